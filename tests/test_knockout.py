@@ -1,0 +1,125 @@
+"""Knockouts are what zeroed projection columns would be, and leave nothing behind."""
+
+import copy
+
+import pytest
+import torch
+
+from caploc import HeadGrid, knockout
+from caploc.errors import CaplocError
+from caploc.models.attention import attention_layers, head_grid
+from conftest import build, zero_columns
+
+INPUTS = torch.arange(24).reshape(2, 12) % 128
+
+
+def test_logits_equal_those_of_zeroed_columns(model):
+    heads = [(0, 1), (2, 3), (2, 0)]
+    oracle = copy.deepcopy(model)
+    zero_columns(oracle, heads)
+    with knockout(model, heads):
+        found = model(INPUTS).logits
+    torch.testing.assert_close(found, oracle(INPUTS).logits, atol=1e-5, rtol=1e-5)
+    assert (found - model(INPUTS).logits).abs().max() > 1e-3
+
+
+def test_a_head_is_a_slice_of_the_projections_input_not_of_its_output(llama):
+    layer = attention_layers(llama)[1]
+
+    def zero_output_slice(_module, _args, output):
+        return torch.cat(
+            [torch.zeros_like(output[..., : layer.head_width]), output[..., layer.head_width :]], -1
+        )
+
+    with knockout(llama, ["L1H0"]):
+        ours = llama(INPUTS).logits
+    handle = layer.projection.register_forward_hook(zero_output_slice)
+    mistaken = llama(INPUTS).logits
+    handle.remove()
+    assert (ours - mistaken).abs().max() > 1e-3
+
+
+def test_head_width_comes_from_the_projection_not_from_hidden_size():
+    model = build("qwen3")
+    assert {(layer.n_heads, layer.head_width) for layer in attention_layers(model)} == {(4, 32)}
+
+
+def test_grouped_query_heads_are_told_apart(llama):
+    grid = head_grid(llama)
+    assert grid == HeadGrid((8, 8, 8))
+    seen = {}
+    projection = attention_layers(llama)[0].projection
+    handle = projection.register_forward_pre_hook(lambda _m, args: seen.update(intact=args[0].clone()))
+    with knockout(llama, [5]):
+        spy = projection.register_forward_pre_hook(lambda _m, args: seen.update(gated=args[0].clone()))
+        llama(INPUTS)
+        spy.remove()
+    handle.remove()
+    changed = (seen["intact"] != seen["gated"]).any(0).any(0).reshape(8, 8).any(1)
+    assert changed.tolist() == [False] * 5 + [True] + [False] * 2
+
+
+def test_a_whole_layer_knocked_out_leaves_exactly_the_projections_bias(gpt2):
+    outputs = {}
+    projection = attention_layers(gpt2)[1].projection
+    handle = projection.register_forward_hook(lambda _m, _a, output: outputs.update(found=output))
+    with knockout(gpt2, [(1, head) for head in range(4)]):
+        gpt2(INPUTS)
+    handle.remove()
+    assert torch.equal(outputs["found"], projection.bias.expand_as(outputs["found"]))
+    assert projection.bias.abs().max() > 0
+
+
+def test_nothing_outlives_an_exception_and_foreign_hooks_stay(model):
+    intact = model(INPUTS).logits
+    fired = []
+    attention_layers(model)[0].projection.register_forward_pre_hook(lambda *_: fired.append(1))
+    with pytest.raises(KeyboardInterrupt), knockout(model, ["L0H0", "L1H1"]):
+        raise KeyboardInterrupt
+    assert torch.equal(model(INPUTS).logits, intact)
+    assert fired == [1]
+
+
+def test_every_row_may_have_gates_of_its_own(model):
+    grid = head_grid(model)
+    gates = torch.ones(2, len(grid))
+    gates[0, 1] = 0
+    gates[1, [2, 5]] = 0
+    with knockout(model, gates):
+        together = model(INPUTS).logits
+    for row, heads in enumerate([[1], [2, 5]]):
+        with knockout(model, heads):
+            alone = model(INPUTS[row : row + 1]).logits
+        torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-5)
+
+
+def test_gates_that_do_not_fit_are_refused(llama):
+    with pytest.raises(ValueError, match=r"\[rows, 24\]"), knockout(llama, torch.ones(2, 23)):
+        pass
+    with (
+        pytest.raises(ValueError, match="3 rows of gates met a batch of 2"),
+        knockout(llama, torch.zeros(3, 24)),
+    ):
+        llama(INPUTS)
+    with pytest.raises(CaplocError, match="no head L7H0"), knockout(llama, ["L7H0"]):
+        pass
+
+
+def test_gradients_reach_the_gates(llama):
+    gates = torch.ones(1, 24, requires_grad=True)
+    with knockout(llama, gates):
+        llama(INPUTS).logits.log_softmax(-1)[..., 3].mean().backward()
+    assert (gates.grad != 0).all()
+
+
+def test_no_forward_is_replaced(model):
+    before = [type(module).forward for module in model.modules()]
+    with knockout(model, [0, 1]):
+        assert all("forward" not in vars(module) for module in model.modules())
+        assert [type(module).forward for module in model.modules()] == before
+
+
+def test_an_unknown_architecture_is_refused_by_name(llama):
+    llama.config.model_type = "mamba"
+    with pytest.raises(CaplocError, match='"mamba" is not supported'):
+        attention_layers(llama)

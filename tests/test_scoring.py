@@ -1,0 +1,142 @@
+"""Scores against plain transformers: one prompt at a time, no padding, no cache, full logits."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from caploc.capabilities.prompts import Metric, Prompt, PromptSet
+from caploc.errors import CaplocError
+from caploc.models.attention import attention_layers
+from caploc.scoring import Scorer
+from conftest import zero_columns
+
+FEW_SHOT = "hot -> cold; up -> down; "
+
+
+def plain_scores(model, tokenizer, prompts):
+    """Return what a newcomer would compute with transformers alone."""
+    logprob, correct = [], []
+    for prompt in prompts.prompts:
+        answers = [
+            plain_score(model, tokenizer, prompt.text, answer) for answer in (prompt.answer, *prompt.others)
+        ]
+        logprob.append(answers[0][0])
+        if prompts.metric is Metric.CHOICE:
+            correct.append(all(answers[0][0] > other for other, _ in answers[1:]))
+        else:
+            correct.append(answers[0][1])
+    return np.array(logprob), np.array(correct, dtype=float)
+
+
+def plain_score(model, tokenizer, text, answer):
+    context, whole = tokenizer(text)["input_ids"], tokenizer(text + answer)["input_ids"]
+    logprobs = model(torch.tensor([whole])).logits[0].log_softmax(-1)
+    targets = whole[len(context) :]
+    predictions = logprobs[len(context) - 1 : -1]
+    total = sum(float(predictions[i, token]) for i, token in enumerate(targets))
+    return total, predictions.argmax(-1).tolist() == targets
+
+
+@pytest.mark.parametrize("metric", [Metric.EXACT, Metric.CHOICE])
+@pytest.mark.parametrize("prefix", ["", FEW_SHOT])
+@pytest.mark.parametrize("heads", [[], [(0, 1), (1, 2), (2, 0)]])
+def test_scores_equal_plain_transformers(model, tokenizer, random_prompts, metric, prefix, heads):
+    prompts = random_prompts(20, metric, prefix=prefix)
+    scorer = Scorer(model, tokenizer, batch_tokens=64)
+    assert scorer.encode(prompts).prefix.shape[1] == len(prefix)
+    assert len(scorer.encode(prompts).batches) > 1
+    oracle = copy.deepcopy(model)
+    zero_columns(oracle, heads)
+    logprob, correct = plain_scores(oracle, tokenizer, prompts)
+    found = scorer.score(prompts, heads)
+    np.testing.assert_allclose(found.logprob, logprob, atol=1e-4)
+    np.testing.assert_array_equal(found.correct, correct)
+    assert found.valid.all()
+
+
+def test_a_greedy_answer_is_correct(model, tokenizer):
+    texts = ["one", "three four", "five six seven eight"]
+    prompts = []
+    for text in texts:
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        for _ in range(3):
+            logits = model(ids).logits[:, -1, :100]
+            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
+        prompts.append(Prompt(text, tokenizer.decode(ids[0, -3:]).replace(" ", "") or "x"))
+    sets = PromptSet(Metric.EXACT, tuple(prompts))
+    _, expected = plain_scores(model, tokenizer, sets)
+    np.testing.assert_array_equal(Scorer(model, tokenizer).score(sets).correct, expected)
+
+
+def test_scores_do_not_depend_on_batch_size(model, tokenizer, random_prompts):
+    prompts = random_prompts(17, prefix=FEW_SHOT)
+    sizes = {}
+    for batch_tokens in (1, 40, 4096):
+        scorer = Scorer(model, tokenizer, batch_tokens=batch_tokens)
+        sizes[batch_tokens] = scorer.score(prompts, [0, 3])
+    for scores in sizes.values():
+        np.testing.assert_allclose(scores.logprob, sizes[1].logprob, atol=1e-5)
+        np.testing.assert_array_equal(scores.correct, sizes[1].correct)
+
+
+def test_a_forward_holds_what_the_settings_say(llama, tokenizer, random_prompts):
+    seen = []
+    llama.model.register_forward_pre_hook(
+        lambda _m, _a, kw: seen.append(kw["input_ids"].shape), with_kwargs=True
+    )
+    Scorer(llama, tokenizer, batch_tokens=60).score(random_prompts(30))
+    assert len(seen) > 1
+    assert all(rows == 1 or rows * width <= 60 for rows, width in seen)
+
+
+def test_choices_of_one_token_share_an_input(llama, tokenizer):
+    prompts = PromptSet(Metric.CHOICE, tuple(Prompt(f"text {i}", "a", ("b", "c")) for i in range(4)))
+    scorer = Scorer(llama, tokenizer)
+    assert [batch.input_ids.shape[0] for batch in scorer.encode(prompts).batches] == [4]
+    logprob, correct = plain_scores(llama, tokenizer, prompts)
+    np.testing.assert_allclose(scorer.score(prompts).logprob, logprob, atol=1e-4)
+    np.testing.assert_array_equal(scorer.score(prompts).correct, correct)
+
+
+def test_a_prompt_without_finite_logits_is_not_valid_rather_than_wrong(llama, tokenizer):
+    poisoned = tokenizer("~")["input_ids"][0]
+    llama.model.embed_tokens.weight.data[poisoned] = float("nan")
+    prompts = PromptSet(Metric.EXACT, (Prompt("good", "x"), Prompt("ba~", "x"), Prompt("fine", "y")))
+    scores = Scorer(llama, tokenizer).score(prompts)
+    assert scores.valid.tolist() == [True, False, True]
+    assert np.isnan(scores.correct[1])
+    assert np.isnan(scores.logprob[1])
+    assert np.isfinite(scores.logprob[[0, 2]]).all()
+
+
+def test_a_control_has_no_right_or_wrong(llama, tokenizer, random_prompts):
+    scores = Scorer(llama, tokenizer).score(random_prompts(5, Metric.LOGPROB))
+    assert np.isnan(scores.correct).all()
+    assert (scores.logprob < 0).all()
+
+
+def test_prompts_need_no_chat_template_and_no_padding_token(llama, tokenizer, random_prompts):
+    assert tokenizer.chat_template is None
+    assert tokenizer.pad_token is None
+    assert Scorer(llama, tokenizer).score(random_prompts(9)).valid.all()
+
+
+def test_a_prompt_beyond_the_context_is_refused(llama, tokenizer):
+    with pytest.raises(CaplocError, match="has 301 tokens; the model's context is 256"):
+        Scorer(llama, tokenizer).encode(PromptSet(Metric.EXACT, (Prompt("x" * 300, "y"),)))
+
+
+def test_an_answer_needs_a_token(llama, tokenizer):
+    with pytest.raises(CaplocError, match="no token for the answer"):
+        Scorer(llama, tokenizer).encode(PromptSet(Metric.EXACT, (Prompt("x", ""),)))
+
+
+def test_left_out_heads_restore_the_model(llama, tokenizer, random_prompts):
+    prompts = random_prompts(4)
+    scorer = Scorer(llama, tokenizer)
+    before = scorer.score(prompts).logprob
+    assert not np.allclose(scorer.score(prompts, range(24)).logprob, before)
+    np.testing.assert_array_equal(scorer.score(prompts).logprob, before)
+    assert not any(layer.projection._forward_pre_hooks for layer in attention_layers(llama))
