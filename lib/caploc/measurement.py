@@ -1,0 +1,136 @@
+"""Fills the store: evaluations out, one writer in, with progress and resume.
+
+`fill` is the seam for other executors: it hands evaluations to a scorer one by one, and only it writes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from caploc.capabilities.prompts import PromptSet
+from caploc.models.loading import load_source
+from caploc.models.sources import ModelSource
+from caploc.params import Runtime
+from caploc.scoring import Scorer, Scores
+from caploc.store import MeasurementStore, default_root
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A prompt set to score with some heads (flat indices) knocked out."""
+
+    heads: tuple[int, ...]
+    prompts: PromptSet
+
+
+class Measurements:
+    """Scores by evaluation, measured when asked for and kept in the store.
+
+    Parameters
+    ----------
+    store : MeasurementStore
+        Where scores are looked up and kept.
+    load_scorer : callable
+        Loads the model; called only if something has to be measured.
+    progress : bool
+        Whether to show a progress bar, with rate and time left.
+    """
+
+    def __init__(self, store: MeasurementStore, load_scorer: Callable[[], Scorer], *, progress: bool) -> None:
+        self.store = store
+        self._load_scorer = load_scorer
+        self._progress = progress
+
+    @classmethod
+    def of_model(cls, model: dict[str, Any], runtime: Runtime) -> Self:
+        """Return the measurements of the model that the download stage described."""
+
+        def load_scorer() -> Scorer:
+            source = ModelSource(**model["source"])
+            loaded = load_source(source, dtype=model["dtype"], device=runtime.device)
+            return Scorer(loaded.model, loaded.tokenizer, batch_tokens=runtime.batch_tokens)
+
+        return cls(MeasurementStore(default_root(), model), load_scorer, progress=runtime.progress)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The scorer, loaded when first needed."""
+        return self._load_scorer()
+
+    def fill(self, evaluations: Iterable[Evaluation], title: str) -> int:
+        """Measure what the store lacks; return how many evaluations that took."""
+        wanted = dict.fromkeys(evaluations)
+        missing = [e for e in wanted if self.store.get(e.prompts.fingerprint, e.heads) is None]
+        if missing:
+            scorer = self.scorer
+            with _progress_bar(shown=self._progress) as bar:
+                for evaluation in bar.track(missing, description=title):
+                    scores = scorer.score(evaluation.prompts, evaluation.heads)
+                    self.store.put(evaluation.prompts.fingerprint, evaluation.heads, scores)
+        Console(stderr=True).print(
+            f"{title}: {len(missing)} measured, {len(wanted) - len(missing)} from the store"
+        )
+        return len(missing)
+
+    def scores(self, evaluation: Evaluation) -> Scores:
+        """Return the scores of an evaluation that was filled in before."""
+        scores = self.store.get(evaluation.prompts.fingerprint, evaluation.heads)
+        if scores is None:
+            raise KeyError(f"not measured: heads {evaluation.heads}")
+        return scores
+
+
+def scores_table(scores: Mapping[Any, Scores], prompts: PromptSet) -> pd.DataFrame:
+    """Return a row a mask and prompt: ``mask_id, prompt_id, logprob, correct, valid``.
+
+    ``correct`` is missing where the metric knows no right or wrong, or the scores are not valid.
+    """
+    ids = [prompt.id for prompt in prompts.prompts]
+    parts = list(scores.values())
+    return pd.DataFrame(
+        {
+            "mask_id": np.repeat(np.array(list(scores), dtype=np.int32), len(ids)),
+            "prompt_id": ids * len(parts),
+            "logprob": np.concatenate([part.logprob for part in parts]),
+            "correct": as_verdicts(np.concatenate([part.correct for part in parts])),
+            "valid": np.concatenate([part.valid for part in parts]),
+        }
+    )
+
+
+def as_verdicts(correct: np.ndarray) -> pd.Series:
+    """Return 1, 0 and NaN as a nullable boolean column."""
+    return pd.Series(correct).astype("Float64").astype("boolean")
+
+
+class _Rate(ProgressColumn):
+    """Evaluations a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.2f}/s" if task.speed else "-/s")
+
+
+def _progress_bar(*, shown: bool) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), disable=not shown)

@@ -1,0 +1,158 @@
+"""params.yaml as one typed, validated object."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator
+
+from caploc.errors import CaplocError, did_you_mean
+
+PositiveInt = Annotated[StrictInt, Field(ge=1)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A part of params.yaml: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Prompts(Section):
+    """How many prompts a capability has in each split, and when its baseline is too low to localize."""
+
+    measure: PositiveInt
+    validate_: PositiveInt = Field(alias="validate")
+    floor: Annotated[Number, Field(ge=0, lt=1)]
+
+
+class Design(Section):
+    """Which heads each mask knocks out."""
+
+    scheme: Literal["balanced", "bernoulli"]
+    masks: PositiveInt
+    density: Annotated[Number, Field(gt=0, lt=1)]
+
+    def heads_per_mask(self, n_heads: int) -> int:
+        """Return how many of a model's heads a mask knocks out (for bernoulli: on average)."""
+        return max(1, round(self.density * n_heads))
+
+
+class Recovery(Section):
+    """How effects are estimated from masks and scores."""
+
+    score: Literal["logprob", "accuracy"]
+    alpha: Annotated[Number, Field(gt=0)]
+    alpha_relative: bool
+    bootstrap: Annotated[StrictInt, Field(ge=2)]
+
+
+class Localization(Section):
+    """How heads are chosen from the effects of all capabilities."""
+
+    objective: Literal["contrast", "target"]
+    weight: Annotated[Number, Field(ge=0)]
+
+
+class Validation(Section):
+    """What the chosen heads are compared with, and how intervals are made."""
+
+    random_sets: PositiveInt
+    bootstrap: Annotated[StrictInt, Field(ge=100)]
+
+
+class Runtime(Section):
+    """Where and how fast; never what. Changing these reruns nothing."""
+
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+    batch_tokens: PositiveInt
+    progress: bool
+
+
+class Params(Section):
+    """The whole experiment, as data; README.md says what each parameter means."""
+
+    model: Annotated[str, Field(min_length=1)]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    sparsity: PositiveInt
+    seed: Annotated[StrictInt, Field(ge=0)]
+    capabilities: Annotated[tuple[str, ...], Field(min_length=1)]
+    prompts: Prompts
+    design: Design
+    recovery: Recovery
+    localization: Localization
+    validation: Validation
+    runtime: Runtime
+
+    @field_validator("capabilities")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is listed twice; list each capability once")
+        return names
+
+    def experiment(self) -> str:
+        """Return what decides the results, as YAML: everything but the runtime settings."""
+        content = self.model_dump(mode="json", by_alias=True, exclude={"runtime"})
+        return yaml.safe_dump(content, sort_keys=False)
+
+    def require_heads(self, n_heads: int) -> None:
+        """Check what depends on the model's number of heads.
+
+        Raises
+        ------
+        CaplocError
+            If sparsity exceeds the heads, or the masks are too few for every head to be knocked out.
+        """
+        if self.sparsity > n_heads:
+            raise CaplocError(
+                f"params.yaml: sparsity is {self.sparsity}, but {self.model} has only {n_heads} heads; "
+                "lower it"
+            )
+        size = self.design.heads_per_mask(n_heads)
+        needed = max(-(-n_heads // size), 2 * self.sparsity)
+        if self.design.masks < needed:
+            raise CaplocError(
+                f"params.yaml: design.masks is {self.design.masks}, too few to fit: {n_heads} heads at "
+                f"{size} a mask need at least {needed} masks to knock every head out once and to fit "
+                f"{self.sparsity} of them; raise design.masks or design.density"
+            )
+
+
+def load_params(path: str | Path = "params.yaml") -> Params:
+    """Read and validate params.yaml.
+
+    Raises
+    ------
+    CaplocError
+        Naming every key at fault, what is wrong with it, and the remedy.
+    """
+    try:
+        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CaplocError(f"{path} cannot be read: {error}") from error
+    if not isinstance(raw, dict):
+        raise CaplocError(f"{path} must be a mapping of parameters, such as `sparsity: 5`")
+    try:
+        return Params.model_validate(raw)
+    except ValidationError as error:
+        faults = "\n".join(f"  {_explain(fault)}" for fault in error.errors())
+        remedy = "if `dvc exp run -S` wrote this, `git checkout params.yaml` restores it"
+        raise CaplocError(f"{path} is not valid ({remedy}):\n{faults}") from error
+
+
+def _explain(fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: unknown key{did_you_mean(str(fault['loc'][-1]), _known_keys(fault['loc'][:-1]))}"
+    if fault["type"] == "missing":
+        return f"{key}: missing; every parameter must be given"
+    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (got {fault['input']!r})"
+
+
+def _known_keys(section: tuple[int | str, ...]) -> list[str]:
+    model: Any = Params
+    for name in section:
+        model = model.model_fields[str(name)].annotation
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,0 +1,1 @@
+"""From masks and scores to the effect of every head."""
