@@ -55,9 +55,9 @@ def test_sparsity_must_be_a_positive_whole_number(tmp_path, value):
         ("capabilities", None, "capabilities"),
         ("design", None, "design"),
         ("capabilities", ["prose", "addition", "prose"], "prose is listed twice"),
-        ("sparsty", 5, 'sparsty: unknown key; did you mean "sparsity"?'),
-        ("design__mask", 5, 'design.mask: unknown key; did you mean "masks"?'),
-        ("prompts__valid", 5, 'prompts.valid: unknown key; did you mean "validate"?'),
+        ("sparsty", 5, 'sparsty: unknown key (did you mean "sparsity"?)'),
+        ("design__mask", 5, 'design.mask: unknown key (did you mean "masks"?)'),
+        ("prompts__valid", 5, 'prompts.valid: unknown key (did you mean "validate"?)'),
         ("runtime__x", 5, "runtime.x: unknown key"),
     ],
 )

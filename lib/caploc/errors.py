@@ -8,6 +8,6 @@ class CaplocError(Exception):
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
-    """Return ``'; did you mean "x"?'`` for the closest known word, or an empty string."""
+    """Return ``' (did you mean "x"?)'`` for the closest known word, or an empty string."""
     close = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    return f' (did you mean "{close[0]}"?)' if close else ""

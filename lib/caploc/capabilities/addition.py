@@ -6,13 +6,13 @@ import numpy as np
 
 from caploc.capabilities.prompts import Family, Item, Metric, Prompt
 
-SHOTS = ((2, 2), (5, 5), (8, 8), (3, 3))
-"""Doubles, so that no item is a shown sum turned around."""
+SHOTS = ((7, 2), (3, 8), (5, 1), (6, 4))
+"""Sums shown before the question; neither they nor their reverse are items."""
 
-LARGEST = 12
+LARGEST = 10
 """Largest operand."""
 
-HEADER = "".join(f"{left}+{right}={left + right}\n" for left, right in SHOTS)
+HEADER = "".join(f"{left} + {right} = {left + right}\n" for left, right in SHOTS)
 
 
 def _items(_rng: np.random.Generator) -> list[Item]:
@@ -20,10 +20,10 @@ def _items(_rng: np.random.Generator) -> list[Item]:
     return [
         Item(
             group=(min(left, right), max(left, right)),
-            prompt=Prompt(text=f"{HEADER}{left}+{right}=", answer=str(left + right)),
+            prompt=Prompt(text=f"{HEADER}{left} + {right} =", answer=f" {left + right}"),
         )
         for left, right in product(operands, operands)
-        if (left, right) not in SHOTS
+        if (left, right) not in SHOTS and (right, left) not in SHOTS
     ]
 
 

@@ -13,7 +13,7 @@ SUBJECTS = (
     "bridge", "path", "gift", "ticket", "sign", "machine", "tool", "shirt", "cake", "chair",
 )  # fmt: skip
 
-LINKS = ("near", "behind", "beside", "next to", "from", "by")
+LINKS = ("near", "behind", "beside", "next to")
 
 ATTRACTORS = (
     "cabinet", "house", "garden", "river", "table", "building", "car", "tree", "shop", "station",
@@ -38,7 +38,7 @@ def _items(rng: np.random.Generator) -> list[Item]:
         head = _plural(subject) if plural_subject else subject
         near = _plural(attractor) if plural_attractor else attractor
         prompt = Prompt(
-            text=f"The {head} {link} the {near}",
+            text=f"The {head} {link} the {near} that we saw",
             answer=f" {verbs[plural_subject]}",
             others=(f" {verbs[not plural_subject]}",),
         )

@@ -1,6 +1,12 @@
-"""Capitals of countries; those that merely repeat the country's name are left out."""
+"""Capitals of countries.
+
+Left out are capitals that repeat the country's name or are spelled in several ways, and countries
+that are seldom written about.
+"""
 
 from caploc.capabilities.word_pairs import word_pair_family
+
+SHOTS = (("Peru", "Lima"), ("Mongolia", "Ulaanbaatar"))
 
 CAPITALS = (
     ("France", "Paris"), ("Germany", "Berlin"), ("Italy", "Rome"), ("Spain", "Madrid"),
@@ -9,43 +15,31 @@ CAPITALS = (
     ("Finland", "Helsinki"), ("Iceland", "Reykjavik"), ("Poland", "Warsaw"), ("Hungary", "Budapest"),
     ("Romania", "Bucharest"), ("Bulgaria", "Sofia"), ("Greece", "Athens"), ("Serbia", "Belgrade"),
     ("Croatia", "Zagreb"), ("Slovenia", "Ljubljana"), ("Slovakia", "Bratislava"), ("Albania", "Tirana"),
-    ("Montenegro", "Podgorica"), ("North Macedonia", "Skopje"), ("Bosnia and Herzegovina", "Sarajevo"),
     ("Estonia", "Tallinn"), ("Latvia", "Riga"), ("Lithuania", "Vilnius"), ("Belarus", "Minsk"),
-    ("Ukraine", "Kyiv"), ("Moldova", "Chisinau"), ("Russia", "Moscow"), ("Malta", "Valletta"),
-    ("Cyprus", "Nicosia"), ("the United Kingdom", "London"), ("the Netherlands", "Amsterdam"),
-    ("the Czech Republic", "Prague"), ("Turkey", "Ankara"), ("Georgia", "Tbilisi"), ("Armenia", "Yerevan"),
-    ("Azerbaijan", "Baku"), ("Iran", "Tehran"), ("Iraq", "Baghdad"), ("Syria", "Damascus"),
-    ("Lebanon", "Beirut"), ("Jordan", "Amman"), ("Saudi Arabia", "Riyadh"), ("Qatar", "Doha"),
-    ("Oman", "Muscat"), ("Bahrain", "Manama"), ("the United Arab Emirates", "Abu Dhabi"),
+    ("Russia", "Moscow"), ("Cyprus", "Nicosia"), ("the United Kingdom", "London"),
+    ("the Netherlands", "Amsterdam"), ("the Czech Republic", "Prague"), ("Turkey", "Ankara"),
+    ("Armenia", "Yerevan"), ("Azerbaijan", "Baku"), ("Iran", "Tehran"), ("Iraq", "Baghdad"),
+    ("Syria", "Damascus"), ("Lebanon", "Beirut"), ("Jordan", "Amman"), ("Saudi Arabia", "Riyadh"),
+    ("Qatar", "Doha"), ("Oman", "Muscat"), ("Bahrain", "Manama"), ("the United Arab Emirates", "Abu Dhabi"),
     ("Afghanistan", "Kabul"), ("Pakistan", "Islamabad"), ("India", "New Delhi"), ("Nepal", "Kathmandu"),
-    ("Bhutan", "Thimphu"), ("Bangladesh", "Dhaka"), ("the Maldives", "Malé"), ("Thailand", "Bangkok"),
-    ("Vietnam", "Hanoi"), ("Laos", "Vientiane"), ("Cambodia", "Phnom Penh"), ("Malaysia", "Kuala Lumpur"),
-    ("Indonesia", "Jakarta"), ("the Philippines", "Manila"), ("China", "Beijing"), ("Japan", "Tokyo"),
-    ("South Korea", "Seoul"), ("North Korea", "Pyongyang"), ("Taiwan", "Taipei"),
-    ("Mongolia", "Ulaanbaatar"), ("Uzbekistan", "Tashkent"), ("Turkmenistan", "Ashgabat"),
-    ("Tajikistan", "Dushanbe"), ("Kyrgyzstan", "Bishkek"), ("Kazakhstan", "Astana"),
-    ("Australia", "Canberra"), ("New Zealand", "Wellington"), ("Fiji", "Suva"), ("Samoa", "Apia"),
-    ("Papua New Guinea", "Port Moresby"), ("Egypt", "Cairo"), ("Libya", "Tripoli"), ("Morocco", "Rabat"),
-    ("Sudan", "Khartoum"), ("Ethiopia", "Addis Ababa"), ("Eritrea", "Asmara"), ("Somalia", "Mogadishu"),
-    ("Kenya", "Nairobi"), ("Uganda", "Kampala"), ("Rwanda", "Kigali"), ("Zambia", "Lusaka"),
-    ("Zimbabwe", "Harare"), ("Mozambique", "Maputo"), ("Madagascar", "Antananarivo"),
-    ("Malawi", "Lilongwe"), ("Botswana", "Gaborone"), ("Namibia", "Windhoek"), ("Angola", "Luanda"),
-    ("Ghana", "Accra"), ("Nigeria", "Abuja"), ("Niger", "Niamey"), ("Mali", "Bamako"), ("Senegal", "Dakar"),
-    ("Gambia", "Banjul"), ("Guinea", "Conakry"), ("Liberia", "Monrovia"), ("Sierra Leone", "Freetown"),
-    ("Burkina Faso", "Ouagadougou"), ("Togo", "Lomé"), ("Gabon", "Libreville"), ("Cameroon", "Yaoundé"),
-    ("Mauritania", "Nouakchott"), ("Mauritius", "Port Louis"), ("the United States", "Washington"),
-    ("Canada", "Ottawa"), ("Cuba", "Havana"), ("Jamaica", "Kingston"), ("Haiti", "Port-au-Prince"),
-    ("the Dominican Republic", "Santo Domingo"), ("the Bahamas", "Nassau"), ("Barbados", "Bridgetown"),
-    ("Honduras", "Tegucigalpa"), ("Nicaragua", "Managua"), ("Costa Rica", "San José"),
-    ("Venezuela", "Caracas"), ("Colombia", "Bogotá"), ("Ecuador", "Quito"), ("Peru", "Lima"),
-    ("Chile", "Santiago"), ("Argentina", "Buenos Aires"), ("Uruguay", "Montevideo"),
-    ("Paraguay", "Asunción"), ("Brazil", "Brasília"), ("Guyana", "Georgetown"), ("Suriname", "Paramaribo"),
+    ("Bangladesh", "Dhaka"), ("Thailand", "Bangkok"), ("Vietnam", "Hanoi"), ("Cambodia", "Phnom Penh"),
+    ("Malaysia", "Kuala Lumpur"), ("Indonesia", "Jakarta"), ("the Philippines", "Manila"),
+    ("China", "Beijing"), ("Japan", "Tokyo"), ("South Korea", "Seoul"), ("North Korea", "Pyongyang"),
+    ("Taiwan", "Taipei"), ("Uzbekistan", "Tashkent"), ("Australia", "Canberra"),
+    ("New Zealand", "Wellington"), ("Egypt", "Cairo"), ("Libya", "Tripoli"), ("Morocco", "Rabat"),
+    ("Sudan", "Khartoum"), ("Ethiopia", "Addis Ababa"), ("Somalia", "Mogadishu"), ("Kenya", "Nairobi"),
+    ("Uganda", "Kampala"), ("Rwanda", "Kigali"), ("Zambia", "Lusaka"), ("Zimbabwe", "Harare"),
+    ("Angola", "Luanda"), ("Ghana", "Accra"), ("Nigeria", "Abuja"), ("Senegal", "Dakar"),
+    ("Liberia", "Monrovia"), ("Canada", "Ottawa"), ("Cuba", "Havana"), ("Jamaica", "Kingston"),
+    ("Haiti", "Port-au-Prince"), ("the Dominican Republic", "Santo Domingo"), ("the Bahamas", "Nassau"),
+    ("Nicaragua", "Managua"), ("Venezuela", "Caracas"), ("Ecuador", "Quito"), ("Chile", "Santiago"),
+    ("Argentina", "Buenos Aires"), ("Uruguay", "Montevideo"),
 )  # fmt: skip
 
 FAMILY = word_pair_family(
     "capitals",
-    "the capital of a country",
-    pattern="The capital of {word} is {answer}",
-    shots=(),
+    "the capital of a country, after two examples",
+    pattern="Country: {word}. Capital: {answer}",
+    shots=SHOTS,
     pairs=CAPITALS,
 )

@@ -2,7 +2,7 @@
 
 from caploc.capabilities.word_pairs import word_pair_family
 
-SHOTS = (("walk", "walked"), ("go", "went"), ("sing", "sang"))
+SHOTS = (("walk", "walked"), ("go", "went"))
 
 VERBS = (
     ("become", "became"), ("begin", "began"), ("bend", "bent"), ("bite", "bit"), ("blow", "blew"),
@@ -27,7 +27,7 @@ VERBS = (
     ("hope", "hoped"), ("hurry", "hurried"), ("jump", "jumped"), ("laugh", "laughed"), ("learn", "learned"),
     ("like", "liked"), ("listen", "listened"), ("live", "lived"), ("look", "looked"), ("love", "loved"),
     ("marry", "married"), ("move", "moved"), ("need", "needed"), ("offer", "offered"), ("open", "opened"),
-    ("paint", "painted"), ("plan", "planned"), ("play", "played"), ("push", "pushed"), ("rain", "rained"),
+    ("paint", "painted"), ("plan", "planned"), ("play", "played"), ("push", "pushed"),
     ("reach", "reached"), ("start", "started"), ("stop", "stopped"), ("study", "studied"),
     ("talk", "talked"), ("travel", "traveled"), ("try", "tried"), ("turn", "turned"), ("visit", "visited"),
     ("wait", "waited"), ("want", "wanted"), ("wash", "washed"), ("watch", "watched"), ("work", "worked"),
@@ -35,8 +35,8 @@ VERBS = (
 
 FAMILY = word_pair_family(
     "past_tense",
-    "the past tense of a verb, after three examples",
-    pattern="{word} - {answer}",
+    "the past tense of a verb, after two examples",
+    pattern="Today I {word}. Yesterday I {answer}.",
     shots=SHOTS,
     pairs=VERBS,
 )

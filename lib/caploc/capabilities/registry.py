@@ -13,6 +13,7 @@ from caploc.capabilities import (
     capitals,
     indirect_object,
     past_tense,
+    prose,
     sequences,
 )
 from caploc.capabilities.prompts import Capability, Family, Item, Prompt, PromptSet
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Family] = {
         sequences.FAMILY,
         past_tense.FAMILY,
         agreement.FAMILY,
+        prose.FAMILY,
     )
 }
 """Every built-in family, in the order in which they are listed to the user."""
@@ -63,7 +65,9 @@ def build(name: str, *, seed: int, measure: int, validate: int) -> Capability:
     """
     if name not in FAMILIES:
         known = list(FAMILIES)
-        raise CaplocError(f'unknown capability "{name}"{did_you_mean(name, known)} Known: {", ".join(known)}')
+        raise CaplocError(
+            f'unknown capability "{name}"{did_you_mean(name, known)}; known: {", ".join(known)}'
+        )
     family = FAMILIES[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     pools = _split(family.items(rng), rng)
