@@ -39,6 +39,11 @@ def design_table(masks: np.ndarray) -> pd.DataFrame:
     )
 
 
+def design_heads(table: pd.DataFrame) -> dict[int, tuple[int, ...]]:
+    """Return the flat indices that each mask knocks out, by ``mask_id``."""
+    return {int(i): tuple(heads.tolist()) for i, heads in zip(table["mask_id"], table["heads"], strict=True)}
+
+
 def design_masks(table: pd.DataFrame, n_heads: int) -> np.ndarray:
     """Return a table's masks as an array of bool, [n_masks, n_heads]."""
     masks = np.zeros((len(table), n_heads), dtype=bool)

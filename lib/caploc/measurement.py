@@ -95,7 +95,7 @@ class Measurements:
         return scores
 
 
-def scores_table(scores: Mapping[Any, Scores], prompts: PromptSet) -> pd.DataFrame:
+def scores_table(scores: Mapping[int, Scores], prompts: PromptSet) -> pd.DataFrame:
     """Return a row a mask and prompt: ``mask_id, prompt_id, logprob, correct, valid``.
 
     ``correct`` is missing where the metric knows no right or wrong, or the scores are not valid.

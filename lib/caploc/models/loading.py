@@ -1,9 +1,12 @@
 """From a model's name to weights in memory, with the grid of its heads."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from caploc.errors import CaplocError
 from caploc.heads import HeadGrid
@@ -48,9 +51,10 @@ def load_source(source: ModelSource, *, dtype: str, device: str) -> LoadedModel:
     """Load the model that a resolved source names; see :func:`load_model`."""
     require_supported(read_config(source).model_type)
     folder = fetch(source)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
-    )
+    with _no_progress_bar():
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+        )
     model = model.to(choose_device(device)).eval().requires_grad_(requires_grad=False)
     return LoadedModel(
         model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), head_grid(model)
@@ -66,3 +70,14 @@ def choose_device(device: str) -> torch.device:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise CaplocError(f"runtime.device is {device}, but torch sees no CUDA device here; use auto or cpu")
     return torch.device(device)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,176 @@
+"""The pipeline under real DVC, in a temporary repository, on tiny models trained on the spot."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from repository import STAGES, Repository
+from trained import CAPABILITIES, COUNTS, train
+
+MASKS = 12
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    shapes = {"small": (2, 4), "deep": (3, 4)}
+    for name, (layers, heads) in shapes.items():
+        train(folder / name, layers=layers, heads=heads)
+    return {name: folder / name for name in shapes}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, models):
+    """A repository whose pipeline ran once, committed."""
+    repository = Repository(
+        tmp_path_factory.mktemp("repository"),
+        model=str(models["small"]),
+        sparsity=2,
+        capabilities=CAPABILITIES,
+        prompts=COUNTS | {"floor": 0.0},
+        design={"masks": MASKS, "density": 0.2},
+        recovery={"bootstrap": 3},
+        validation={"random_sets": 2, "bootstrap": 100},
+        runtime={"device": "cpu", "progress": False},
+    )
+    assert sorted(repository.ran("repro")) == sorted(STAGES)
+    assert repository.measured() == (MASKS * len(CAPABILITIES), 0)
+    repository.commit()
+    return repository
+
+
+@pytest.fixture
+def repository(finished):
+    """The finished repository; what a test does to it is undone."""
+    yield finished
+    finished.run("git", "checkout", "--force", "--quiet", ".")
+    finished.run("dvc", "checkout", "--force", "--quiet")
+
+
+def test_everything_is_written(repository):
+    metrics = json.loads(repository.read("reports/metrics.json"))
+    assert set(metrics) == {"addition", "agreement", "mean"}
+    assert {"baseline", "knocked_out", "drop", "spillover", "selectivity"} <= set(metrics["addition"])
+    assert metrics["agreement"]["baseline"] > 0.5
+    for name in ("report.html", "figures/heads.png", "plots/curve.json"):
+        assert len(repository.read(f"reports/{name}")) > 500
+    assert repository.run("git", "status", "--porcelain") == ""
+    assert "addition" in repository.run("caploc", "show")
+
+
+def test_nothing_runs_twice(repository):
+    assert repository.ran("repro") == []
+
+
+def test_runtime_settings_rerun_nothing_but_the_check(repository):
+    assert set(repository.ran("exp", "run", "-S", "runtime.batch_tokens=512")) <= {"check"}
+
+
+def test_sparsity_reruns_recovery_and_what_follows(repository):
+    assert repository.ran("exp", "run", "-S", "sparsity=1") == ["check", "recover", "validate", "report"]
+
+
+def test_another_seed_downloads_nothing(repository):
+    ran = repository.ran("exp", "run", "-S", "seed=1")
+    assert "download" not in ran
+    assert "measure" in ran
+
+
+def test_another_model_and_back_restores_everything(repository, models):
+    metrics, plots = repository.read("reports/metrics.json"), repository.read("reports/plots/effects.json")
+    ran = repository.ran("exp", "run", "--name", "deep", "-S", f"model={models['deep']}")
+    assert ran == STAGES
+    assert repository.read("reports/plots/effects.json") != plots
+    assert repository.ran("exp", "run", "-S", f"model={models['small']}") == []
+    assert repository.read("reports/metrics.json") == metrics
+    assert repository.read("reports/plots/effects.json") == plots
+
+
+def test_more_masks_measure_only_the_new_ones(repository):
+    repository.ran("exp", "run", "-S", f"design.masks={MASKS + 3}")
+    assert repository.measured() == (3 * len(CAPABILITIES), MASKS * len(CAPABILITIES))
+
+
+def test_a_new_capability_is_the_only_one_measured(repository):
+    params = repository.params()
+    params["capabilities"] = ["sequences", *CAPABILITIES]
+    params["prompts"]["floor"] = 0.0
+    repository.write(params)
+    with pytest.raises(AssertionError, match="does not have sequences"):
+        repository.ran("repro")
+    params["capabilities"] = CAPABILITIES[:2]
+    repository.write(params)
+    repository.ran("repro")
+    assert repository.measured() == (0, 2 * MASKS)
+
+
+def test_two_models_side_by_side_without_a_network(repository, models):
+    repository.ran("exp", "run", "--name", "side", "-S", f"model={models['deep']}")
+    repository.run("git", "checkout", "--force", "--quiet", ".")
+    repository.run("dvc", "plots", "diff", "HEAD", "side", "--out", "side_by_side")
+    page = repository.read("side_by_side/index.html").decode()
+    shutil.rmtree(repository.folder / "side_by_side")
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=\W?https?:", page)
+    for plot in ("effects", "curve", "drops", "transfer"):
+        assert f"reports_plots_{plot}" in page
+    assert page.count('"rev": "side"') > 10
+    assert page.count('"rev": "HEAD"') > 10
+
+
+def test_a_killed_measurement_resumes_and_ends_the_same(repository):
+    table = repository.read("artifacts/measurements/addition.parquet")
+    shutil.rmtree(repository.folder / ".cache")
+    script = [sys.executable, "stages/measure.py"]
+    process = subprocess.Popen(script, cwd=repository.folder, stderr=subprocess.DEVNULL)
+    store = repository.folder / ".cache/measurements"
+    while len(list(store.rglob("*.json"))) < MASKS and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(list(store.rglob("*.json")))
+    assert MASKS <= done < MASKS * len(CAPABILITIES)
+    repository.said = repository.run(*script)
+    assert repository.measured() == (MASKS * len(CAPABILITIES) - done, done)
+    assert repository.read("artifacts/measurements/addition.parquet") == table
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model=smollm2-135m-instrukt", 'did you mean "smollm2-135m-instruct"?'),
+        ("sparsity=0", "sparsity: "),
+        ("sparsity=-3", "sparsity: "),
+        ("sparsity=2.5", "sparsity: "),
+        ("sparsity=abc", "sparsity: "),
+        ("sparsity=null", "sparsity: "),
+        ("sparsity=9", "has only 8 heads"),
+        ("capabilities=[addition,subtraction]", 'unknown capability "subtraction"'),
+        ("capabilities=[addition,addition]", "addition is listed twice"),
+        ("design.density=0", "design.density: "),
+        ("design.density=1", "design.density: "),
+        ("design.masks=2", "too few to fit"),
+        ("prompts.measure=100000", "prompts.measure"),
+        ("+design.colour=red", "design.colour: unknown key"),
+        ("+colour=red", "colour: unknown key"),
+    ],
+)
+def test_bad_input_is_told_by_the_check_stage_and_loses_nothing(repository, setting, message):
+    before = repository.read("artifacts/heads.json"), repository.read("reports/metrics.json")
+    repository.said = repository.run("dvc", "exp", "run", "-S", setting, code=255)
+    assert message in repository.said
+    assert "Traceback" not in repository.said
+    assert re.findall(r"Running stage '(\w+)'", repository.said) == ["check"]
+    assert (repository.read("artifacts/heads.json"), repository.read("reports/metrics.json")) == before
+
+
+def test_an_unreadable_params_file_stops_the_check(repository):
+    (repository.folder / "params.yaml").write_text("sparsity: [")
+    said = repository.run(sys.executable, "stages/check.py", code=1)
+    assert "error: params.yaml cannot be read" in said
+    assert "Traceback" not in said
