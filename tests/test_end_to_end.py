@@ -11,7 +11,7 @@ import time
 import pytest
 
 from repository import STAGES, Repository
-from trained import CAPABILITIES, COUNTS, train
+from trained import COUNTS, LEARNT, train
 
 MASKS = 12
 
@@ -19,7 +19,7 @@ MASKS = 12
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    shapes = {"small": (2, 4), "deep": (3, 4)}
+    shapes = {"small": (2, 8), "deep": (3, 8)}
     for name, (layers, heads) in shapes.items():
         train(folder / name, layers=layers, heads=heads)
     return {name: folder / name for name in shapes}
@@ -32,7 +32,7 @@ def finished(tmp_path_factory, models):
         tmp_path_factory.mktemp("repository"),
         model=str(models["small"]),
         sparsity=2,
-        capabilities=CAPABILITIES,
+        capabilities=LEARNT,
         prompts=COUNTS | {"floor": 0.0},
         design={"masks": MASKS, "density": 0.2},
         recovery={"bootstrap": 3},
@@ -40,7 +40,7 @@ def finished(tmp_path_factory, models):
         runtime={"device": "cpu", "progress": False},
     )
     assert sorted(repository.ran("repro")) == sorted(STAGES)
-    assert repository.measured() == (MASKS * len(CAPABILITIES), 0)
+    assert repository.measured() == (MASKS * len(LEARNT), 0)
     repository.commit()
     return repository
 
@@ -55,13 +55,13 @@ def repository(finished):
 
 def test_everything_is_written(repository):
     metrics = json.loads(repository.read("reports/metrics.json"))
-    assert set(metrics) == {"addition", "agreement", "mean"}
-    assert {"baseline", "knocked_out", "drop", "spillover", "selectivity"} <= set(metrics["addition"])
+    assert set(metrics) == {"agreement", "sequences", "mean"}
+    assert {"baseline", "knocked_out", "drop", "spillover", "selectivity"} <= set(metrics["sequences"])
     assert metrics["agreement"]["baseline"] > 0.5
     for name in ("report.html", "figures/heads.png", "plots/curve.json"):
-        assert len(repository.read(f"reports/{name}")) > 500
+        assert len(repository.read(f"reports/{name}")) > 300
     assert repository.run("git", "status", "--porcelain") == ""
-    assert "addition" in repository.run("caploc", "show")
+    assert "sequences" in repository.run("caploc", "show")
 
 
 def test_nothing_runs_twice(repository):
@@ -94,20 +94,21 @@ def test_another_model_and_back_restores_everything(repository, models):
 
 def test_more_masks_measure_only_the_new_ones(repository):
     repository.ran("exp", "run", "-S", f"design.masks={MASKS + 3}")
-    assert repository.measured() == (3 * len(CAPABILITIES), MASKS * len(CAPABILITIES))
+    assert repository.measured() == (3 * len(LEARNT), MASKS * len(LEARNT))
 
 
 def test_a_new_capability_is_the_only_one_measured(repository):
-    params = repository.params()
-    params["capabilities"] = ["sequences", *CAPABILITIES]
-    params["prompts"]["floor"] = 0.0
-    repository.write(params)
-    with pytest.raises(AssertionError, match="does not have sequences"):
-        repository.ran("repro")
-    params["capabilities"] = CAPABILITIES[:2]
-    repository.write(params)
+    repository.write(repository.params() | {"capabilities": [*LEARNT, "prose"]})
     repository.ran("repro")
-    assert repository.measured() == (0, 2 * MASKS)
+    assert repository.measured("baseline") == (2, 2 * len(LEARNT))
+    assert repository.measured() == (MASKS, MASKS * len(LEARNT))
+
+
+def test_a_capability_that_the_model_lacks_stops_the_run_before_measuring(repository):
+    repository.write(repository.params() | {"capabilities": ["capitals", "agreement"]})
+    repository.said = repository.run("dvc", "repro", code=255)
+    assert "the model does not have capitals (0.00 of the prompts correct" in repository.said
+    assert "Running stage 'measure'" not in repository.said
 
 
 def test_two_models_side_by_side_without_a_network(repository, models):
@@ -124,7 +125,7 @@ def test_two_models_side_by_side_without_a_network(repository, models):
 
 
 def test_a_killed_measurement_resumes_and_ends_the_same(repository):
-    table = repository.read("artifacts/measurements/addition.parquet")
+    table = repository.read("artifacts/measurements/sequences.parquet")
     shutil.rmtree(repository.folder / ".cache")
     script = [sys.executable, "stages/measure.py"]
     process = subprocess.Popen(script, cwd=repository.folder, stderr=subprocess.DEVNULL)
@@ -134,10 +135,10 @@ def test_a_killed_measurement_resumes_and_ends_the_same(repository):
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = len(list(store.rglob("*.json")))
-    assert MASKS <= done < MASKS * len(CAPABILITIES)
+    assert MASKS <= done < MASKS * len(LEARNT)
     repository.said = repository.run(*script)
-    assert repository.measured() == (MASKS * len(CAPABILITIES) - done, done)
-    assert repository.read("artifacts/measurements/addition.parquet") == table
+    assert repository.measured() == (MASKS * len(LEARNT) - done, done)
+    assert repository.read("artifacts/measurements/sequences.parquet") == table
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_killed_measurement_resumes_and_ends_the_same(repository):
         ("sparsity=2.5", "sparsity: "),
         ("sparsity=abc", "sparsity: "),
         ("sparsity=null", "sparsity: "),
-        ("sparsity=9", "has only 8 heads"),
+        ("sparsity=17", "has only 16 heads"),
         ("capabilities=[addition,subtraction]", 'unknown capability "subtraction"'),
         ("capabilities=[addition,addition]", "addition is listed twice"),
         ("design.density=0", "design.density: "),
