@@ -117,7 +117,8 @@ def test_a_control_has_no_right_or_wrong(llama, tokenizer, random_prompts):
     assert (scores.logprob < 0).all()
 
 
-def test_prompts_need_no_chat_template_and_no_padding_token(llama, tokenizer, random_prompts):
+def test_prompts_need_no_chat_template_no_padding_token_and_no_single_eos(llama, tokenizer, random_prompts):
+    llama.config.eos_token_id = llama.generation_config.eos_token_id = [1, 2]
     assert tokenizer.chat_template is None
     assert tokenizer.pad_token is None
     assert Scorer(llama, tokenizer).score(random_prompts(9)).valid.all()

@@ -48,10 +48,10 @@ def localize(
         comparison, the ``target`` objective's heads, each in rank order.
     """
     need = -effects.pivot(index="capability", columns=["layer", "head"], values="standardized")
-    need = need.reindex(columns=pd.MultiIndex.from_tuples(grid.heads))
+    need = need.reindex(index=effects["capability"].unique(), columns=pd.MultiIndex.from_tuples(grid.heads))
     harm = need.clip(lower=0)
     chosen = {}
-    for capability in need.index.difference(list(controls)):
+    for capability in need.index[~need.index.isin(list(controls))]:
         target = need.loc[capability].to_numpy()
         others = harm.drop(index=capability)
         spill = others.mean().to_numpy() if len(others) else np.zeros(len(grid))
