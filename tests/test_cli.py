@@ -37,7 +37,7 @@ def test_it_shows_the_last_run(tmp_path, monkeypatch):
     assert "L3H1" in text
 
 
-def test_what_is_missing_is_named_with_its_remedy(tmp_path, monkeypatch, capsys):
+def test_what_is_missing_is_named_with_its_remedy(tmp_path, monkeypatch):
     from caploc.cli import main
 
     monkeypatch.chdir(tmp_path)
