@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import pandas as pd
 import pytest
 
 from repository import STAGES, Repository
@@ -64,6 +65,18 @@ def test_everything_is_written(repository):
     assert "sequences" in repository.run("caploc", "show")
 
 
+def test_prompts_are_the_same_under_every_mask_and_not_those_of_the_proof(repository):
+    baseline = pd.read_parquet(repository.folder / "artifacts/baseline.parquet")
+    for name in LEARNT:
+        table = pd.read_parquet(repository.folder / f"artifacts/measurements/{name}.parquet")
+        ids = table.groupby("mask_id")["prompt_id"].agg(tuple)
+        assert len(ids) == MASKS
+        assert ids.nunique() == 1
+        split = baseline[baseline["capability"] == name].groupby("split")["prompt_id"].agg(tuple)
+        assert ids[0] == split["measure"]
+        assert not set(split["measure"]) & set(split["validate"])
+
+
 def test_nothing_runs_twice(repository):
     assert repository.ran("repro") == []
 
@@ -80,6 +93,14 @@ def test_another_seed_downloads_nothing(repository):
     ran = repository.ran("exp", "run", "-S", "seed=1")
     assert "download" not in ran
     assert "measure" in ran
+
+
+def test_a_temporary_checkout_shares_the_measurements_and_runs_its_own_library(repository):
+    library = repository.folder / "lib/caploc/localization.py"
+    library.write_text(library.read_text() + '\nprint("this is the experiment\'s own library")\n')
+    repository.ran("exp", "run", "--temp", "-S", "sparsity=1", "-S", f"design.masks={MASKS + 1}")
+    assert "this is the experiment's own library" in repository.said
+    assert repository.measured() == (len(LEARNT), MASKS * len(LEARNT))
 
 
 def test_another_model_and_back_restores_everything(repository, models):

@@ -81,7 +81,7 @@ def _verdict(
 def _judge(ci_low: float, spillover: float) -> tuple[str, str]:
     if ci_low <= 0:
         return "not localized", "poor"
-    return ("localized", "good") if ci_low > spillover else ("not selective", "fair")
+    return ("localized", "good") if ci_low > 2 * spillover else ("not selective", "fair")
 
 
 def _score(value: float, *, nats: bool) -> str:

@@ -59,9 +59,8 @@ summary { cursor: pointer; padding: .4rem 0; }
 $verdicts
 </ul>
 <p class="soft">All scores are of held-out prompts, never used to find the heads. <em>Localized</em>: the
-whole interval of the drop lies above the spillover. <em>Not selective</em>: the capability drops, but its
-interval reaches down to what the others lose. <em>Not localized</em>: the interval of the drop
-reaches zero.</p>
+whole interval of the drop lies above twice the spillover. <em>Not selective</em>: the capability drops,
+but the others lose too much for that. <em>Not localized</em>: the interval of the drop reaches zero.</p>
 </section>
 <section aria-labelledby="numbers">
 <h2 id="numbers">Numbers</h2>
