@@ -187,6 +187,11 @@ def test_summary_table_shows_scores_heads_and_comparison(validation, heads, name
     assert "prose: 0.50 nats" in text
 
 
+def test_curves_stay_where_a_share_can_be(validation):
+    wide = validation.assign(ci_low=-1.0, ci_high=2.0)
+    assert [(row["ci_low"], row["ci_high"]) for row in curve_rows(wide, ["add"])[1:]] == [(0, 1), (0, 1)]
+
+
 def test_plot_rows_are_those_worked_out_by_hand(validation):
     names = ["add", "capital", "empty"]
     assert curve_rows(validation, ["add"]) == [

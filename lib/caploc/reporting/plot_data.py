@@ -95,7 +95,8 @@ def transfer_rows(validation: pd.DataFrame, names: Sequence[str]) -> Rows:
 def curve_rows(validation: pd.DataFrame, names: Sequence[str]) -> Rows:
     """Return a row a capability and number of heads knocked out, from none to all, with its own score.
 
-    The interval is that of the drop, laid below the baseline; with no head out it has no width.
+    The interval is that of the drop, laid below the baseline and cut where no share of correct prompts
+    can be; with no head out it has no width.
     """
     rows: Rows = []
     for name, result in metrics(validation, names).items():
@@ -110,8 +111,8 @@ def curve_rows(validation: pd.DataFrame, names: Sequence[str]) -> Rows:
                 "capability": name,
                 "k": int(row["k"]),
                 "score": _round(row["score"]),
-                "ci_low": _round(row["baseline"] - row["ci_high"]),
-                "ci_high": _round(row["baseline"] - row["ci_low"]),
+                "ci_low": _round(max(row["baseline"] - row["ci_high"], 0)),
+                "ci_high": _round(min(row["baseline"] - row["ci_low"], 1)),
             }
             for row in chosen.to_dict("records")
         ]
