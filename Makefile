@@ -33,4 +33,4 @@ plots-page: .venv/ready ## remake the offline page of `dvc plots` from the Vega 
 	python -m caploc.reporting.page
 
 clean: ## remove the environment and what the pipeline made; the model cache and the measurements stay
-	rm -rf .venv artifacts reports/plots reports/figures
+	rm -rf .venv artifacts reports/plots reports/figures reports/report.html

@@ -35,7 +35,7 @@ def main() -> None:
         save(figure.figure, FIGURES / f"{figure.name}.png")
     page = render_report(validation, heads, read_json(MODEL), figures, load_params().experiment())
     REPORT.write_text(page, encoding="utf-8")
-    Console().print(summary_table(found, heads))
+    Console().print(summary_table(found, heads), f"The whole report: {REPORT}")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Repository:
 
     def measured(self, stage: str = "measure") -> tuple[int, int]:
         """Return how many evaluations the last command measured, and how many the store had."""
-        new, known = re.search(rf"{stage}: (\d+) measured, (\d+) from the store", self.said).groups()
+        new, known = re.search(rf"{stage}: (\d+) to measure, (\d+) in the store", self.said).groups()
         return int(new), int(known)
 
     def params(self) -> dict:

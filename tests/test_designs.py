@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caploc.designs import design_masks, design_table, sample_masks
+from caploc.designs import design_heads, design_masks, design_table, never_knocked_out, sample_masks
 
 DESIGNS = st.tuples(
     st.sampled_from(["balanced", "bernoulli"]),
@@ -44,3 +44,12 @@ def test_seeds_differ():
     for scheme in ("balanced", "bernoulli"):
         first, second = (sample_masks(scheme, 270, 20, 0.02, seed) for seed in (0, 1))
         assert (first != second).any()
+
+
+def test_heads_in_no_mask_are_counted():
+    masks = np.zeros((3, 5), dtype=bool)
+    masks[0, 1] = masks[2, 4] = True
+    assert never_knocked_out(masks) == 3
+    assert design_heads(design_table(masks)) == {0: (1,), 1: (), 2: (4,)}
+    assert never_knocked_out(sample_masks("balanced", 270, 54, 0.02, 0)) == 0
+    assert never_knocked_out(sample_masks("bernoulli", 270, 54, 0.02, 0)) > 0

@@ -22,7 +22,9 @@ def test_missing_layers_keep_their_true_numbers():
         grid.index("L5H0")
 
 
-@pytest.mark.parametrize("wrong", ["L2H0", (0, 8), 16, -1, "16.21", "L1", "head 3", (0, -1)])
+@pytest.mark.parametrize(
+    "wrong", ["L2H0", (0, 8), 16, -1, "16.21", "L1", "head 3", (0, -1), 1.5, True, (0, 0.5), None]
+)
 def test_heads_the_model_lacks_are_refused(wrong):
     with pytest.raises(CaplocError, match="head"):
         HeadGrid((8, 8)).index(wrong)

@@ -101,6 +101,15 @@ def test_gates_that_do_not_fit_are_refused(llama):
         knockout(llama, torch.zeros(3, 24)),
     ):
         llama(INPUTS)
+    for gates in (
+        torch.ones(2, 24, dtype=torch.bool),
+        torch.full((2, 24), float("nan")),
+        torch.ones(2, 24).int(),
+    ):
+        with pytest.raises(ValueError, match="finite floating-point"), knockout(llama, gates):
+            pass
+    with pytest.raises(ValueError, match="3 rows of gates met"), knockout(llama, torch.ones(3, 24)):
+        llama(INPUTS)
     with pytest.raises(CaplocError, match="no head L7H0"), knockout(llama, ["L7H0"]):
         pass
 

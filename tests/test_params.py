@@ -42,6 +42,10 @@ def test_sparsity_must_be_a_positive_whole_number(tmp_path, value):
         ("design__density", 1, "design.density"),
         ("design__density", float("nan"), "design.density"),
         ("design__masks", 0, "design.masks"),
+        ("design__masks", 10**22, "design.masks"),
+        ("recovery__alpha", 1.0, "recovery.alpha"),
+        ("validation__bootstrap", 10**12, "validation.bootstrap"),
+        ("prompts__measure", 1, "prompts.measure"),
         ("design__scheme", "random", "design.scheme"),
         ("prompts__validate", 0, "prompts.validate"),
         ("recovery__alpha", 0, "recovery.alpha"),
@@ -65,7 +69,7 @@ def test_the_key_at_fault_is_named(tmp_path, key, value, message):
     with pytest.raises(CaplocError) as error:
         load(tmp_path, **{key: value})
     assert message in str(error.value)
-    assert "git checkout params.yaml" in str(error.value)
+    assert "mend it there" in str(error.value)
 
 
 def test_all_faults_are_told_at_once(tmp_path):
@@ -113,3 +117,25 @@ def test_too_few_masks_to_fit(tmp_path, masks, density, sparsity, enough):
     else:
         with pytest.raises(CaplocError, match="too few to fit"):
             params.require_heads(270)
+
+
+@pytest.mark.parametrize("density", [0.999, 0.003])
+def test_a_mask_takes_some_heads_and_leaves_some(tmp_path, density):
+    with pytest.raises(CaplocError, match="at least one head and not all"):
+        load(tmp_path, design__density=density, design__masks=5000).require_heads(270)
+
+
+def test_numbers_are_read_as_dvc_reads_them(tmp_path):
+    text = (Path(__file__).parents[1] / "params.yaml").read_text()
+    path = tmp_path / "params.yaml"
+    path.write_text(text.replace("seed: 0", "seed: 010").replace("alpha: 0.01", "alpha: 1e-05"))
+    params = load_params(path)
+    assert params.seed == 10
+    assert params.recovery.alpha == 1e-5
+
+
+def test_a_key_given_twice_is_refused(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("seed: 1\nseed: 2\n")
+    with pytest.raises(CaplocError, match="duplicate key"):
+        load_params(path)

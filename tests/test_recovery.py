@@ -183,3 +183,19 @@ def test_chosen_heads_are_marked():
     marked = mark_chosen(effects, localization)
     found = marked.loc[marked["chosen"], ["capability", "layer", "head"]].to_numpy().tolist()
     assert found == [["addition", 6, 2], ["capitals", 0, 7]]
+
+
+def test_a_resample_without_variation_does_not_stop_the_bootstrap():
+    masks, _, _ = planted({})
+    scores = np.ones(120)
+    scores[0] = 0
+    stderr = bootstrap_stderr(LassoRecovery(), masks, scores, 30, seed=0)
+    assert np.isfinite(stderr).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_must_be_finite(value):
+    masks, scores, _ = planted({3: -2.0})
+    scores[4] = value
+    with pytest.raises(ValueError, match="finite"):
+        LassoRecovery().fit(masks, scores)

@@ -130,7 +130,7 @@ def test_a_prompt_beyond_the_context_is_refused(llama, tokenizer):
 
 
 def test_an_answer_needs_a_token(llama, tokenizer):
-    with pytest.raises(CaplocError, match="no token for the answer"):
+    with pytest.raises(CaplocError, match="does not keep the answer"):
         Scorer(llama, tokenizer).encode(PromptSet(Metric.EXACT, (Prompt("x", ""),)))
 
 
@@ -141,3 +141,23 @@ def test_left_out_heads_restore_the_model(llama, tokenizer, random_prompts):
     assert not np.allclose(scorer.score(prompts, range(24)).logprob, before)
     np.testing.assert_array_equal(scorer.score(prompts).logprob, before)
     assert not any(layer.projection._forward_pre_hooks for layer in attention_layers(llama))
+
+
+def test_a_tokenizer_that_appends_an_end_token_is_refused(llama, tokenizer):
+    from tokenizers.processors import TemplateProcessing
+
+    end = ("|", tokenizer.convert_tokens_to_ids("|"))
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A |", special_tokens=[end])
+    with pytest.raises(CaplocError, match="does not keep the answer"):
+        Scorer(llama, tokenizer).encode(PromptSet(Metric.EXACT, (Prompt("hello", "wxy"),)))
+
+
+def test_an_answer_that_merges_with_the_text_is_refused(llama):
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {"x": 0, "a": 1, "b": 2, "d": 3, "ab": 4}
+    merging = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, [("a", "b")])))
+    assert merging("xabd")["input_ids"] == [0, 4, 3]
+    with pytest.raises(CaplocError, match="does not keep the answer 'bd' apart"):
+        Scorer(llama, merging).encode(PromptSet(Metric.EXACT, (Prompt("xa", "bd"),)))

@@ -32,6 +32,11 @@ def sample_masks(scheme: str, n_heads: int, n_masks: int, density: float, seed: 
     return sample(n_heads, n_masks, density, seed)
 
 
+def never_knocked_out(masks: np.ndarray) -> int:
+    """Return how many heads no mask knocks out: whatever they do, it cannot be found."""
+    return int((~masks.any(axis=0)).sum())
+
+
 def design_table(masks: np.ndarray) -> pd.DataFrame:
     """Return a design as a table: ``mask_id`` and ``heads``, the list of flat indices knocked out."""
     return pd.DataFrame(

@@ -8,6 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from caploc.errors import CaplocError
+
 REQUEST = Path("artifacts/request.json")
 CAPABILITIES = Path("artifacts/capabilities.json")
 MODEL = Path("artifacts/model.json")
@@ -24,8 +26,11 @@ REPORT = Path("reports/report.html")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Read a JSON file that a stage wrote."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CaplocError(f"{path} cannot be read: {error}; `dvc repro` writes it anew") from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -35,8 +40,11 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a Parquet file."""
-    return pd.read_parquet(path)
+    """Read a Parquet file that a stage wrote."""
+    try:
+        return pd.read_parquet(path)
+    except (OSError, pa.ArrowException) as error:
+        raise CaplocError(f"{path} cannot be read: {error}; `dvc repro` writes it anew") from error
 
 
 def write_table(path: Path, table: pd.DataFrame, provenance: dict[str, Any] | None = None) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
+import numpy as np
+
 from caploc.errors import CaplocError
 
 Head = tuple[int, int]
@@ -72,6 +74,11 @@ class HeadGrid:
             if match is None:
                 raise CaplocError(f'"{head}" is no head: write layer and head, both from 0, as in L16H21')
             head = (int(match[1]), int(match[2]))
+        for number in head if isinstance(head, tuple) else (head,):
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+                raise CaplocError(
+                    f"{head!r} is no head: give a flat index, (layer, head), or a name like L16H21"
+                )
         if isinstance(head, tuple):
             layer, within = head
             if layer in self.layers:

@@ -31,7 +31,8 @@ def knockout(model: nn.Module, heads: Iterable[HeadLike] | Tensor) -> Iterator[N
     CaplocError
         If a head does not exist.
     ValueError
-        If gates do not have the shape [rows, n_heads], or meet a batch with another number of rows.
+        If gates are not finite floats of the shape [rows, n_heads], or meet a batch with another
+        number of rows.
 
     Examples
     --------
@@ -43,10 +44,12 @@ def knockout(model: nn.Module, heads: Iterable[HeadLike] | Tensor) -> Iterator[N
     gates = heads if isinstance(heads, Tensor) else head_gates(grid, heads)  # [rows or 1, n_heads]
     if gates.ndim != 2 or gates.shape[1] != len(grid):
         raise ValueError(f"gates must have the shape [rows, {len(grid)}], got {list(gates.shape)}")
+    if not gates.is_floating_point() or not bool(gates.isfinite().all()):
+        raise ValueError("gates must be finite floating-point numbers: 0 = knocked out, 1 = intact")
     with ExitStack() as hooks:
         for layer, columns in zip(layers, grid.slices(), strict=True):
             layer_gates = gates[:, columns]
-            if layer_gates.requires_grad or bool((layer_gates != 1).any()):
+            if isinstance(heads, Tensor) or bool((layer_gates != 1).any()):
                 handle = layer.projection.register_forward_pre_hook(_gate_input(layer, layer_gates))
                 hooks.callback(handle.remove)
         yield

@@ -29,6 +29,8 @@ from caploc.params import Runtime
 from caploc.scoring import Scorer, Scores
 from caploc.store import MeasurementStore, default_root
 
+_LINE_EVERY = 100  # evaluations, where there is no terminal for a progress bar
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -76,15 +78,16 @@ class Measurements:
         """Measure what the store lacks; return how many evaluations that took."""
         wanted = dict.fromkeys(evaluations)
         missing = [e for e in wanted if self.store.get(e.prompts.fingerprint, e.heads) is None]
+        console = Console(stderr=True)
+        console.print(f"{title}: {len(missing)} to measure, {len(wanted) - len(missing)} in the store")
         if missing:
             scorer = self.scorer
-            with _progress_bar(shown=self._progress) as bar:
-                for evaluation in bar.track(missing, description=title):
+            with _progress_bar(console, shown=self._progress and console.is_terminal) as bar:
+                for done, evaluation in enumerate(bar.track(missing, description=title), start=1):
                     scores = scorer.score(evaluation.prompts, evaluation.heads)
                     self.store.put(evaluation.prompts.fingerprint, evaluation.heads, scores)
-        Console(stderr=True).print(
-            f"{title}: {len(missing)} measured, {len(wanted) - len(missing)} from the store"
-        )
+                    if self._progress and not console.is_terminal and done % _LINE_EVERY == 0:
+                        console.print(f"{title}: {done} of {len(missing)} measured")
         return len(missing)
 
     def scores(self, evaluation: Evaluation) -> Scores:
@@ -125,7 +128,7 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed:.2f}/s" if task.speed else "-/s")
 
 
-def _progress_bar(*, shown: bool) -> Progress:
+def _progress_bar(console: Console, *, shown: bool) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -133,4 +136,4 @@ def _progress_bar(*, shown: bool) -> Progress:
         _Rate(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=Console(stderr=True), disable=not shown)
+    return Progress(*columns, console=console, disable=not shown)

@@ -1,14 +1,17 @@
-"""params.yaml as one typed, validated object."""
+"""params.yaml as one typed, validated object, read by the parser that DVC uses (YAML 1.2)."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from caploc.errors import CaplocError, did_you_mean
 
 PositiveInt = Annotated[StrictInt, Field(ge=1)]
+PromptCount = Annotated[StrictInt, Field(ge=8)]  # fewer allow no honest interval
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
@@ -21,8 +24,8 @@ class Section(BaseModel):
 class Prompts(Section):
     """How many prompts a capability has in each split, and when its baseline is too low to localize."""
 
-    measure: PositiveInt
-    validate_: PositiveInt = Field(alias="validate")
+    measure: PromptCount
+    validate_: PromptCount = Field(alias="validate")
     floor: Annotated[Number, Field(ge=0, lt=1)]
 
 
@@ -30,7 +33,7 @@ class Design(Section):
     """Which heads each mask knocks out."""
 
     scheme: Literal["balanced", "bernoulli"]
-    masks: PositiveInt
+    masks: Annotated[StrictInt, Field(ge=1, le=1_000_000)]
     density: Annotated[Number, Field(gt=0, lt=1)]
 
     def heads_per_mask(self, n_heads: int) -> int:
@@ -42,9 +45,9 @@ class Recovery(Section):
     """How effects are estimated from masks and scores."""
 
     score: Literal["logprob", "accuracy"]
-    alpha: Annotated[Number, Field(gt=0)]
+    alpha: Annotated[Number, Field(gt=0, lt=1)]
     alpha_relative: bool
-    bootstrap: Annotated[StrictInt, Field(ge=2)]
+    bootstrap: Annotated[StrictInt, Field(ge=2, le=100_000)]
 
 
 class Localization(Section):
@@ -57,14 +60,14 @@ class Localization(Section):
 class Validation(Section):
     """What the chosen heads are compared with, and how intervals are made."""
 
-    random_sets: PositiveInt
-    bootstrap: Annotated[StrictInt, Field(ge=100)]
+    random_sets: Annotated[StrictInt, Field(ge=1, le=1000)]
+    bootstrap: Annotated[StrictInt, Field(ge=100, le=100_000)]
 
 
 class Runtime(Section):
     """Where and how fast; never what. Changing these reruns nothing."""
 
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$")]
     batch_tokens: PositiveInt
     progress: bool
 
@@ -72,7 +75,7 @@ class Runtime(Section):
 class Params(Section):
     """The whole experiment, as data; README.md says what each parameter means."""
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1, max_length=500)]
     dtype: Literal["float32", "bfloat16", "float16"]
     sparsity: PositiveInt
     seed: Annotated[StrictInt, Field(ge=0)]
@@ -111,6 +114,11 @@ class Params(Section):
                 "lower it"
             )
         size = self.design.heads_per_mask(n_heads)
+        if not self.design.density * n_heads >= 1 or size >= n_heads:
+            raise CaplocError(
+                f"params.yaml: design.density {self.design.density:g} of {n_heads} heads must be at least "
+                "one head and not all of them"
+            )
         needed = max(-(-n_heads // size), 2 * self.sparsity)
         if self.design.masks < needed:
             raise CaplocError(
@@ -129,8 +137,8 @@ def load_params(path: str | Path = "params.yaml") -> Params:
         Naming every key at fault, what is wrong with it, and the remedy.
     """
     try:
-        raw = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raw = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, YAMLError, RecursionError) as error:
         raise CaplocError(f"{path} cannot be read: {error}") from error
     if not isinstance(raw, dict):
         raise CaplocError(f"{path} must be a mapping of parameters, such as `sparsity: 5`")
@@ -138,7 +146,7 @@ def load_params(path: str | Path = "params.yaml") -> Params:
         return Params.model_validate(raw)
     except ValidationError as error:
         faults = "\n".join(f"  {_explain(fault)}" for fault in error.errors())
-        remedy = "if `dvc exp run -S` wrote this, `git checkout params.yaml` restores it"
+        remedy = "`dvc exp run -S` leaves a bad value in it: mend it there"
         raise CaplocError(f"{path} is not valid ({remedy}):\n{faults}") from error
 
 

@@ -1,7 +1,7 @@
 """Prompts x knockouts -> scores: batching, shared prefixes, log-probabilities.
 
-Tokens are split between prompt and answer as lm-evaluation-harness does: text and answer are encoded
-together, and the answer is what follows the text's own number of tokens.
+Text and answer are encoded together, as lm-evaluation-harness does; the answer is what follows the text's
+own tokens, and where a token would span both, the prompt is refused.
 """
 
 import copy
@@ -98,7 +98,8 @@ class Scorer:
         Raises
         ------
         CaplocError
-            If an answer leaves no token of its own, or a prompt exceeds the model's context.
+            If the tokens of a text and its answer do not follow each other, or a prompt exceeds the
+            model's context.
         """
         if prompts.fingerprint not in self._encoded:
             self._encoded[prompts.fingerprint] = self._encode(prompts)
@@ -140,8 +141,11 @@ class Scorer:
     def _split(self, text: str, answer: str) -> tuple[list[int], list[int]]:
         context: list[int] = self.tokenizer(text)["input_ids"]
         whole: list[int] = self.tokenizer(text + answer)["input_ids"]
-        if not context or len(whole) <= len(context):
-            raise CaplocError(f"prompt {text!r}: the tokenizer leaves no token for the answer {answer!r}")
+        if not context or len(whole) <= len(context) or whole[: len(context)] != context:
+            raise CaplocError(
+                f"prompt {text[-60:]!r}: the tokenizer does not keep the answer {answer!r} apart from the "
+                "text; begin the answer with the space between them, and use no tokenizer that appends an end"
+            )
         limit = getattr(self.model.config, "max_position_embeddings", None) or len(whole)
         if len(whole) > limit:
             raise CaplocError(

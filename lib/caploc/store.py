@@ -47,14 +47,14 @@ class MeasurementStore:
         path = self._path(fingerprint, heads)
         try:
             entry = json.loads(path.read_text())
+            logprob, correct = (np.array(entry[key], dtype=float) for key in ("logprob", "correct"))
+            return Scores(logprob, correct, np.array(entry["valid"], dtype=bool))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise CaplocError(
                 f"the stored measurement {path} is damaged; delete it to measure it again"
             ) from error
-        logprob, correct = (np.array(entry[key], dtype=float) for key in ("logprob", "correct"))
-        return Scores(logprob, correct, np.array(entry["valid"], dtype=bool))
 
     def put(self, fingerprint: str, heads: Iterable[int], scores: Scores) -> None:
         """Keep the scores of a prompt set with some heads knocked out."""

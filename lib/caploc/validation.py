@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from caploc.capabilities.prompts import Capability, Metric
+from caploc.errors import CaplocError
 from caploc.heads import HeadGrid
 from caploc.measurement import Evaluation, Measurements
 from caploc.scoring import Scores
@@ -121,6 +122,8 @@ def _compare(
         before, after = intact["correct"].to_numpy(dtype=float, na_value=np.nan)[valid], scores.correct[valid]
         weight = np.ones(len(before))
     n = len(before)
+    if n == 0:
+        raise CaplocError(f"{capability.name}: no validate prompt has finite scores; try another dtype")
     draws = np.random.default_rng(seed).integers(n, size=(bootstrap, n))
     drops = (before - after)[draws].sum(axis=1) / weight[draws].sum(axis=1)
     low, high = np.quantile(drops, [0.025, 0.975])

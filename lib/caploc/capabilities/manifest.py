@@ -14,10 +14,14 @@ def describe(names: Sequence[str], *, seed: int, measure: int, validate: int) ->
     Raises
     ------
     CaplocError
-        If a capability is unknown, or has fewer prompts than asked for.
+        If a capability is unknown or has fewer prompts than asked for, or all are controls.
     """
     counts = {"measure": measure, "validate": validate}
     capabilities = build_all(names, seed=seed, **counts)
+    if all(capability.is_control for capability in capabilities.values()):
+        raise CaplocError(
+            f"params.yaml: capabilities holds only controls ({', '.join(names)}): add one to localize"
+        )
     return {"seed": seed, "prompts": counts, "fingerprints": _fingerprints(capabilities)}
 
 

@@ -66,7 +66,7 @@ def build(name: str, *, seed: int, measure: int, validate: int) -> Capability:
     if name not in FAMILIES:
         known = list(FAMILIES)
         raise CaplocError(
-            f'unknown capability "{name}"{did_you_mean(name, known)}; known: {", ".join(known)}'
+            f'params.yaml: unknown capability "{name}"{did_you_mean(name, known)}; known: {", ".join(known)}'
         )
     family = FAMILIES[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])

@@ -52,9 +52,13 @@ def _weights(folder: Path) -> list[Path]:
         return [single]
     if not index.is_file():
         return []
-    return [
-        folder / part for part in sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    ]
+    try:
+        parts = {str(part) for part in json.loads(index.read_text("utf-8"))["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CaplocError(f"{index} is no index of safetensors: download or copy it again") from error
+    if strange := [part for part in parts if Path(part).name != part or not part.endswith(".safetensors")]:
+        raise CaplocError(f"{index} points to {strange[0]}: parts must be safetensors in the same folder")
+    return [folder / part for part in sorted(parts)]
 
 
 def _is_pointer(file: Path) -> bool:

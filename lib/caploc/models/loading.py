@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -52,13 +54,33 @@ def load_source(source: ModelSource, *, dtype: str, device: str) -> LoadedModel:
     require_supported(read_config(source).model_type)
     folder = fetch(source)
     with _no_progress_bar():
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
-        )
+        model = _load_weights(folder, dtype)
     model = model.to(choose_device(device)).eval().requires_grad_(requires_grad=False)
     return LoadedModel(
         model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), head_grid(model)
     )
+
+
+def _load_weights(folder: Path, dtype: str) -> Any:
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (SafetensorError, KeyError, OSError, RuntimeError) as error:
+        raise CaplocError(f"the weights in {folder} cannot be loaded: {error}; fetch them again") from error
+    model, report = loaded
+    # transformers would fill what is missing with random numbers
+    strange = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+    if strange:
+        raise CaplocError(
+            f"the weights in {folder} do not fit its config.json: {len(strange)} tensors are missing or of "
+            f"another shape, {strange[0]} among them; fetch or convert the model again"
+        )
+    return model
 
 
 def choose_device(device: str) -> torch.device:
@@ -67,9 +89,11 @@ def choose_device(device: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise CaplocError(f"runtime.device is {device}, but torch sees no CUDA device here; use auto or cpu")
-    return torch.device(device)
+    found = torch.device(device)
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (found.index or 0) >= there[found.type]:
+        raise CaplocError(f"runtime.device is {device}, which torch does not see here; use auto or cpu")
+    return found
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from caploc.errors import CaplocError
 from caploc.models.sources import ModelSource, fetch, identity, read_config, resolved_revision
 
 
@@ -56,7 +57,13 @@ def _attention_layers(source: ModelSource) -> Any:
 
     from caploc.models.attention import attention_layers, require_supported
 
-    config = read_config(source)
-    require_supported(config.model_type)
-    with torch.device("meta"):
-        return attention_layers(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+    try:
+        config = read_config(source)
+        require_supported(config.model_type)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except CaplocError:
+        raise
+    except Exception as error:  # a config can be wrong in any way
+        raise CaplocError(f'the config of "{source.name}" makes no model: {error}') from error
+    return attention_layers(model)

@@ -21,7 +21,7 @@ from caploc.models.wheel import WheelMember, disk_errors, prepare
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FILES = [
     "*.safetensors",
@@ -163,7 +163,9 @@ def _check_architecture(source: ModelSource, file: Path) -> None:
         facts: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError as error:
         raise CaplocError(f"{file} is no JSON: {error}") from error
-    kind = facts.get("model_type")
+    kind = facts.get("model_type") if isinstance(facts, dict) else None
+    if not isinstance(kind, str):
+        raise CaplocError(f"{file} names no model_type: it is no config of a transformers model")
     if kind in CONFIG_MAPPING:
         return
     if "auto_map" in facts:
@@ -208,6 +210,8 @@ def _hub_errors(source: ModelSource) -> Iterator[None]:
     try:
         with disk_errors(cache_folder, "about 2 GB for every billion parameters", "HF_HOME"):
             yield
+    except errors.HFValidationError as error:
+        raise CaplocError(f"{repo} is no hub id: {error}") from error
     except errors.GatedRepoError as error:
         raise CaplocError(
             f"the Hugging Face hub gives {repo} only to those who accepted its licence: accept it at "

@@ -91,11 +91,21 @@ def estimate_effects(
 def bootstrap_stderr(
     estimator: Any, masks: np.ndarray, scores: np.ndarray, resamples: int, seed: int
 ) -> np.ndarray:
-    """Return the standard error of each coefficient over resamples of the masks, [n_heads]."""
+    """Return the standard error of each coefficient over resamples of the masks, [n_heads].
+
+    A resample that allows no fit, its scores being all alike, says that no head has an effect.
+    """
     rng = np.random.default_rng(seed)
     n = len(scores)
     draws = (rng.integers(n, size=n) for _ in range(resamples))
-    return np.std([_fit(estimator, masks[draw], scores[draw]).coef_ for draw in draws], axis=0, ddof=1)
+    return np.std([_coefficients(estimator, masks[draw], scores[draw]) for draw in draws], axis=0, ddof=1)
+
+
+def _coefficients(estimator: Any, masks: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    try:
+        return _fit(estimator, masks, scores).coef_
+    except CaplocError:
+        return np.zeros(masks.shape[1])
 
 
 def _fit(estimator: Any, masks: np.ndarray, scores: np.ndarray) -> Any:

@@ -48,6 +48,10 @@ class LassoRecovery(RegressorMixin, BaseEstimator):
         """
         X = np.asarray(masks, dtype=float)
         y = np.asarray(scores, dtype=float)
+        if X.ndim != 2 or y.shape != X.shape[:1]:
+            raise ValueError(f"masks [n_masks, n_heads] and scores [n_masks], not {X.shape} and {y.shape}")
+        if not np.isfinite(y).all():
+            raise ValueError("scores must be finite")
         scale = y.std()
         if not scale > 1e-12 * max(1.0, np.abs(y).max()):
             raise CaplocError(

@@ -139,7 +139,7 @@ def transfer_matrix(validation: pd.DataFrame, names: Sequence[str]) -> Figure:
         xticklabels=[_text(name) for name in scored], yticklabels=[_text(name) for name in down],
         cbar_kws={"label": "drop, share of correct prompts"},
     )  # fmt: skip
-    ax.set(xlabel="scored on", ylabel="heads knocked out of")
+    ax.set(xlabel="scored on", ylabel="heads found for")
     ax.tick_params(length=0)
     ax.tick_params(axis="x", rotation=25)
     ax.tick_params(axis="y", rotation=0)

@@ -120,7 +120,7 @@ def comparison(metrics: Metrics) -> list[str]:
     if "target_selectivity" in mean:
         lines.append(f"Ranked by target effect alone: mean selectivity {mean['target_selectivity']:z.2f}")
     if "random_drop" in mean:
-        lines.append(f"As many heads at random: mean drop {mean['random_drop']:z.2f}")
+        lines.append(f"Random sets of as many heads as sparsity allows: mean drop {mean['random_drop']:z.2f}")
     for control in controls_in(metrics):
         worst = max(row.get(control + _NATS, 0.0) for _, row in capability_rows(metrics))
         lines.append(f"Largest loss on {control}: {worst:z.2f} nats a token")
