@@ -115,8 +115,10 @@ def test_another_model_and_back_restores_everything(repository, models):
 
 
 def test_more_masks_measure_only_the_new_ones(repository):
-    repository.ran("exp", "run", "-S", f"design.masks={MASKS + 3}")
-    assert repository.measured() == (3 * len(LEARNT), MASKS * len(LEARNT))
+    some, more = MASKS + 2, MASKS + 5
+    repository.ran("exp", "run", "-S", f"design.masks={some}")
+    repository.ran("exp", "run", "-S", f"design.masks={more}")
+    assert repository.measured() == (3 * len(LEARNT), some * len(LEARNT))
 
 
 def test_a_new_capability_is_the_only_one_measured(repository):

@@ -183,7 +183,7 @@ def test_summary_table_shows_scores_heads_and_comparison(validation, heads, name
     assert re.search(r"empty +0\.70 -> 0\.70 .*none", text)
     assert re.search(r"mean +0\.37 +0\.02 +0\.35", text)
     assert "target effect alone: mean selectivity 0.23" in text
-    assert "random: mean drop 0.10" in text
+    assert "sparsity allows: mean drop 0.10" in text
     assert "prose: 0.50 nats" in text
 
 
