@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from caploc.heads import HeadGrid, HeadLike
-from caploc.models.attention import AttentionLayer, attention_layers, head_grid
+from caploc.models.attention import AttentionLayer, attention_layers, grid_of
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def knockout(model: nn.Module, heads: Iterable[HeadLike] | Tensor) -> Iterator[N
     ...     logits = model(input_ids).logits
     """
     layers = attention_layers(model)
-    grid = head_grid(model)
+    grid = grid_of(layers)
     gates = heads if isinstance(heads, Tensor) else head_gates(grid, heads)  # [rows or 1, n_heads]
     if gates.ndim != 2 or gates.shape[1] != len(grid):
         raise ValueError(f"gates must have the shape [rows, {len(grid)}], got {list(gates.shape)}")

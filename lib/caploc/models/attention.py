@@ -3,6 +3,7 @@
 A head's output is a slice of the *input* of that projection; everything else follows from it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +84,11 @@ def attention_layers(model: Any) -> list[AttentionLayer]:
 
 def head_grid(model: Any) -> HeadGrid:
     """Return the query heads of a model; the model may be on the meta device, without weights."""
-    layers = attention_layers(model)
+    return grid_of(attention_layers(model))
+
+
+def grid_of(layers: Sequence[AttentionLayer]) -> HeadGrid:
+    """Return the query heads of some attention layers."""
     return HeadGrid(tuple(layer.n_heads for layer in layers), tuple(layer.number for layer in layers))
 
 

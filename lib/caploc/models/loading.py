@@ -51,11 +51,12 @@ def load_model(name: str, *, dtype: str = "float32", device: str = "auto") -> Lo
 
 def load_source(source: ModelSource, *, dtype: str, device: str) -> LoadedModel:
     """Load the model that a resolved source names; see :func:`load_model`."""
+    there = choose_device(device)
     require_supported(read_config(source).model_type)
     folder = fetch(source)
     with _no_progress_bar():
         model = _load_weights(folder, dtype)
-    model = model.to(choose_device(device)).eval().requires_grad_(requires_grad=False)
+    model = model.to(there).eval().requires_grad_(requires_grad=False)
     return LoadedModel(
         model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), head_grid(model)
     )

@@ -68,8 +68,9 @@ def _verdict(
     own = full_size(validation, "chosen", name)
     own = own[own["capability"] == name].iloc[0]
     word, rank = _judge(float(own["ci_low"]), row["spillover"])
-    nats = own["metric"] == "logprob"
-    before, after = (_score(row[key], nats=nats) for key in ("baseline", "knocked_out"))
+    before, after = (
+        f"{100 * row[key]:z.0f}\N{NO-BREAK SPACE}% correct" for key in ("baseline", "knocked_out")
+    )
     number = f"{len(chosen)} head{'s' if len(chosen) > 1 else ''}"
     return (
         f'<li class="{rank}"><strong>{escape(name)}: {word}.</strong> '
@@ -82,10 +83,6 @@ def _judge(ci_low: float, spillover: float) -> tuple[str, str]:
     if ci_low <= 0:
         return "not localized", "poor"
     return ("localized", "good") if ci_low > 2 * spillover else ("not selective", "fair")
-
-
-def _score(value: float, *, nats: bool) -> str:
-    return f"{value:z.2f} nats a token" if nats else f"{100 * value:z.0f}\N{NO-BREAK SPACE}% correct"
 
 
 def _summary(found: Metrics, heads: Mapping[str, Any]) -> str:
