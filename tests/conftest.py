@@ -8,70 +8,16 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import PreTrainedTokenizerFast
 
+from architectures import build
 from caploc.capabilities.prompts import Metric, Prompt, PromptSet
 from caploc.models.attention import attention_layers
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much beside another busy process
 
 
-def _llama() -> Any:
-    config = LlamaConfig(
-        vocab_size=128,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=3,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
-    return LlamaForCausalLM(config)
-
-
-def _qwen3() -> Any:
-    # head width 32, unlike hidden / heads = 16
-    config = Qwen3Config(
-        vocab_size=128,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=256,
-    )
-    return Qwen3ForCausalLM(config)
-
-
-def _gpt2() -> Any:
-    return GPT2LMHeadModel(GPT2Config(vocab_size=128, n_embd=64, n_layer=3, n_head=4, n_positions=256))
-
-
-BUILDERS = {"llama": _llama, "qwen3": _qwen3, "gpt2": _gpt2}
-
-
-def build(kind: str, seed: int = 0) -> Any:
-    """Build a tiny model whose weights are large enough that every head matters."""
-    torch.manual_seed(seed)
-    model = BUILDERS[kind]().eval().requires_grad_(requires_grad=False)
-    for parameter in model.parameters():
-        if parameter.ndim == 2:
-            parameter.normal_(std=0.2)
-        elif parameter.ndim == 1:
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-@pytest.fixture(params=sorted(BUILDERS))
+@pytest.fixture(params=["gpt2", "llama", "qwen3"])
 def model(request: pytest.FixtureRequest) -> Any:
     return build(request.param)
 
@@ -122,8 +68,9 @@ def random_prompts() -> Callable[..., PromptSet]:
 def scale_columns(model: Any, heads: list[tuple[int, int]], factor: float) -> None:
     """Scale what some heads write, in the weights."""
     layers = attention_layers(model)
+    by_number = {layer.number: layer for layer in layers}
     for layer, head in heads:
-        projection, width = layers[layer].projection, layers[layer].head_width
+        projection, width = by_number[layer].projection, by_number[layer].head_width
         columns = slice(head * width, (head + 1) * width)
         if isinstance(projection, torch.nn.Linear):
             projection.weight.data[:, columns] *= factor
@@ -142,3 +89,27 @@ def plant(model: Any, heads: list[tuple[int, int]]) -> None:
     everything = [(layer.number, head) for layer in layers for head in range(layer.n_heads)]
     zero_columns(model, [head for head in everything if head not in heads])
     scale_columns(model, heads, 8)
+
+
+def plain_scores(model, tokenizer, prompts):
+    """Return what a newcomer would compute with transformers alone."""
+    logprob, correct = [], []
+    for prompt in prompts.prompts:
+        answers = [
+            plain_score(model, tokenizer, prompt.text, answer) for answer in (prompt.answer, *prompt.others)
+        ]
+        logprob.append(answers[0][0])
+        if prompts.metric is Metric.CHOICE:
+            correct.append(all(answers[0][0] > other for other, _ in answers[1:]))
+        else:
+            correct.append(answers[0][1])
+    return np.array(logprob), np.array(correct, dtype=float)
+
+
+def plain_score(model, tokenizer, text, answer):
+    context, whole = tokenizer(text)["input_ids"], tokenizer(text + answer)["input_ids"]
+    logprobs = model(torch.tensor([whole])).logits[0].log_softmax(-1)
+    targets = whole[len(context) :]
+    predictions = logprobs[len(context) - 1 : -1]
+    total = sum(float(predictions[i, token]) for i, token in enumerate(targets))
+    return total, predictions.argmax(-1).tolist() == targets

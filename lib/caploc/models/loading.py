@@ -12,8 +12,9 @@ from transformers.utils import logging
 
 from caploc.errors import CaplocError
 from caploc.heads import HeadGrid
-from caploc.models.attention import head_grid, require_supported
+from caploc.models.attention import attention_layers, grid_of, require_heads
 from caploc.models.sources import ModelSource, fetch, read_config, resolve
+from caploc.models.trial import try_heads
 
 
 class LoadedModel(NamedTuple):
@@ -32,7 +33,7 @@ def load_model(name: str, *, dtype: str = "float32", device: str = "auto") -> Lo
     name : str
         A preset such as ``smollm2-135m-instruct``, a hub id, or a local folder.
     dtype : str
-        ``float32``, ``bfloat16`` or ``float16``.
+        ``float32``, ``bfloat16``, ``float16``, or ``auto``: the checkpoint's own.
     device : str
         ``auto`` (CUDA, else MPS, else CPU), or a torch device.
 
@@ -52,21 +53,22 @@ def load_model(name: str, *, dtype: str = "float32", device: str = "auto") -> Lo
 def load_source(source: ModelSource, *, dtype: str, device: str) -> LoadedModel:
     """Load the model that a resolved source names; see :func:`load_model`."""
     there = choose_device(device)
-    require_supported(read_config(source).model_type)
+    require_heads(read_config(source))
     folder = fetch(source)
     with _no_progress_bar():
         model = _load_weights(folder, dtype)
     model = model.to(there).eval().requires_grad_(requires_grad=False)
-    return LoadedModel(
-        model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), head_grid(model)
-    )
+    layers = attention_layers(model)
+    try_heads(model, layers)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return LoadedModel(model, tokenizer, grid_of(layers))
 
 
 def _load_weights(folder: Path, dtype: str) -> Any:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, dtype),
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,

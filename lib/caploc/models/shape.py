@@ -55,11 +55,11 @@ def _attention_layers(source: ModelSource) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from caploc.models.attention import attention_layers, require_supported
+    from caploc.models.attention import attention_layers, require_heads
 
     try:
         config = read_config(source)
-        require_supported(config.model_type)
+        require_heads(config)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except CaplocError:
