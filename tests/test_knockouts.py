@@ -7,7 +7,9 @@ import torch
 
 from caploc import HeadGrid, knockout
 from caploc.errors import CaplocError
+from caploc.knockouts import mask_gates
 from caploc.models.attention import attention_layers, head_grid
+from caploc.replacements import MeanReplacement, ResampleReplacement
 from conftest import build, zero_columns
 
 INPUTS = torch.arange(24).reshape(2, 12) % 128
@@ -128,7 +130,107 @@ def test_no_forward_is_replaced(model):
         assert [type(module).forward for module in model.modules()] == before
 
 
-def test_an_unknown_architecture_is_refused_by_name(llama):
-    llama.config.model_type = "mamba"
-    with pytest.raises(CaplocError, match='"mamba" is not supported'):
-        attention_layers(llama)
+def test_scale_is_the_gate_of_the_heads_given(model):
+    with knockout(model, [1, 6], scale=0.25):
+        halved = model(INPUTS).logits
+    gates = torch.ones(1, len(head_grid(model)))
+    gates[0, [1, 6]] = 0.25
+    with knockout(model, gates):
+        assert torch.equal(model(INPUTS).logits, halved)
+    with knockout(model, [1, 6], scale=1):
+        assert torch.equal(model(INPUTS).logits, model(INPUTS).logits)
+
+
+def test_beams_and_several_sequences_need_a_row_of_gates_each(model):
+    grid = head_grid(model)
+    masks = [[1], [2, 5]]
+    settings = {"max_new_tokens": 5, "pad_token_id": 0, "attention_mask": torch.ones_like(INPUTS)}
+    settings |= {"num_beams": 3, "num_return_sequences": 2, "do_sample": False}
+    gates = mask_gates(grid, masks)
+    with knockout(model, gates), pytest.raises(ValueError, match=r"a row each: gates\.repeat_interleave"):
+        model.generate(INPUTS, **settings)
+    with knockout(model, gates.repeat_interleave(3, dim=0)):
+        together = model.generate(INPUTS, **settings)
+    for row, heads in enumerate(masks):
+        alone_settings = settings | {"attention_mask": settings["attention_mask"][:1]}
+        with knockout(model, heads):
+            alone = model.generate(INPUTS[row : row + 1], **alone_settings)
+        assert torch.equal(together[2 * row : 2 * row + 2], alone)
+
+
+def test_one_block_serves_inference_mode_and_autograd(llama):
+    with knockout(llama, ["L0H0", "L2H7"]):
+        with torch.inference_mode():
+            inferred = llama(INPUTS).logits
+        weight = llama.lm_head.weight.requires_grad_()
+        logits = llama(INPUTS).logits
+        logits.sum().backward()
+    assert torch.equal(inferred, logits)
+    assert weight.grad is not None
+
+
+def test_a_model_spread_over_devices_with_weights_on_disk(llama, tmp_path):
+    from accelerate import dispatch_model
+
+    with knockout(llama, ["L0H1", "L1H6"]):
+        expected = llama(INPUTS).logits
+    places = {
+        "model.embed_tokens": "cpu",
+        "model.layers.0": "cpu",
+        "model.layers.1": "disk",
+        "model.layers.2": "disk",
+    }
+    places |= {"model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "disk"}
+    dispatched = dispatch_model(llama, places, main_device="cpu", offload_dir=tmp_path, force_hooks=True)
+    with knockout(dispatched, ["L0H1", "L1H6"]):
+        torch.testing.assert_close(dispatched(INPUTS).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_compiled_model_is_refused_rather_than_left_intact(llama):
+    with pytest.raises(CaplocError, match="compiled"), knockout(torch.compile(llama), [0]):
+        pass
+    llama.compile()
+    with pytest.raises(CaplocError, match="compiled"), knockout(llama, [0]):
+        pass
+
+
+def test_half_precision_gates_follow_the_model(llama):
+    model = llama.bfloat16()
+    oracle = copy.deepcopy(model)
+    zero_columns(oracle, [(1, 2)])
+    with knockout(model, ["L1H2"]):
+        torch.testing.assert_close(model(INPUTS).logits, oracle(INPUTS).logits)
+
+
+def test_resampled_values_are_those_of_the_donor_at_the_same_position(llama):
+    donors = torch.arange(40, 70).reshape(2, 15)
+    padded = torch.cat([torch.zeros(2, 4, dtype=torch.long), donors], 1)
+    mask = (torch.arange(19) >= 4).long().expand(2, 19)
+    replacement = ResampleReplacement(llama, {"input_ids": padded, "attention_mask": mask})
+    layer = attention_layers(llama)[0]
+    seen = []
+    spy = layer.projection.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
+    llama(donors)
+    with knockout(llama, [(0, 3)], replacement=replacement):
+        inner = layer.projection.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
+        llama(INPUTS)
+        inner.remove()
+    spy.remove()
+    torch.testing.assert_close(seen[-1][..., 24:32], seen[0][:, :12, 24:32], atol=1e-5, rtol=1e-5)
+    assert torch.equal(seen[-1][..., 32:], seen[-2][..., 32:])
+
+
+def test_resampling_holds_with_a_cache_and_left_padding(llama):
+    replacement = ResampleReplacement(llama, {"input_ids": torch.arange(60, 90)[None]})
+    padded = torch.cat([torch.zeros(1, 3, dtype=torch.long), INPUTS[:1]], 1)
+    mask = torch.cat([torch.zeros(1, 3, dtype=torch.long), torch.ones(1, 12, dtype=torch.long)], 1)
+    settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    with knockout(llama, ["L1H1", "L2H0"], replacement=replacement):
+        plain = llama.generate(INPUTS[:1], attention_mask=mask[:, 3:], use_cache=False, **settings)
+        cached = llama.generate(padded, attention_mask=mask, use_cache=True, **settings)
+    assert torch.equal(plain[0], cached[0, 3:])
+
+
+def test_a_mean_needs_tokens(llama):
+    with pytest.raises(ValueError, match="at least one reference token"):
+        MeanReplacement(llama, [])
