@@ -10,33 +10,9 @@ from caploc.capabilities.prompts import Metric, Prompt, PromptSet
 from caploc.errors import CaplocError
 from caploc.models.attention import attention_layers
 from caploc.scoring import Scorer
-from conftest import zero_columns
+from conftest import plain_scores, zero_columns
 
 FEW_SHOT = "hot -> cold; up -> down; "
-
-
-def plain_scores(model, tokenizer, prompts):
-    """Return what a newcomer would compute with transformers alone."""
-    logprob, correct = [], []
-    for prompt in prompts.prompts:
-        answers = [
-            plain_score(model, tokenizer, prompt.text, answer) for answer in (prompt.answer, *prompt.others)
-        ]
-        logprob.append(answers[0][0])
-        if prompts.metric is Metric.CHOICE:
-            correct.append(all(answers[0][0] > other for other, _ in answers[1:]))
-        else:
-            correct.append(answers[0][1])
-    return np.array(logprob), np.array(correct, dtype=float)
-
-
-def plain_score(model, tokenizer, text, answer):
-    context, whole = tokenizer(text)["input_ids"], tokenizer(text + answer)["input_ids"]
-    logprobs = model(torch.tensor([whole])).logits[0].log_softmax(-1)
-    targets = whole[len(context) :]
-    predictions = logprobs[len(context) - 1 : -1]
-    total = sum(float(predictions[i, token]) for i, token in enumerate(targets))
-    return total, predictions.argmax(-1).tolist() == targets
 
 
 @pytest.mark.parametrize("metric", [Metric.EXACT, Metric.CHOICE])
@@ -45,8 +21,8 @@ def plain_score(model, tokenizer, text, answer):
 def test_scores_equal_plain_transformers(model, tokenizer, random_prompts, metric, prefix, heads):
     prompts = random_prompts(20, metric, prefix=prefix)
     scorer = Scorer(model, tokenizer, batch_tokens=64)
-    assert scorer.encode(prompts).prefix.shape[1] == len(prefix)
-    assert len(scorer.encode(prompts).batches) > 1
+    assert len(scorer.encode(prompts).prefix) == len(prefix)
+    assert len(scorer.encode(prompts).batches(64, model.device)) > 1
     oracle = copy.deepcopy(model)
     zero_columns(oracle, heads)
     logprob, correct = plain_scores(oracle, tokenizer, prompts)
@@ -91,10 +67,76 @@ def test_a_forward_holds_what_the_settings_say(llama, tokenizer, random_prompts)
     assert all(rows == 1 or rows * width <= 60 for rows, width in seen)
 
 
+def test_memory_that_runs_out_halves_the_batch_and_nothing_is_lost(llama, tokenizer, random_prompts):
+    prompts = random_prompts(20, prefix=FEW_SHOT)
+    masks = [[0], [5, 6], []]
+    expected = [Scorer(llama, tokenizer).score(prompts, mask) for mask in masks]
+    seen = []
+
+    def short_of_memory(_module, _args, kwargs):
+        seen.append(kwargs["input_ids"].numel())
+        if seen[-1] > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    llama.model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    scorer = Scorer(llama, tokenizer, batch_tokens=1000, share_masks=True)
+    for scores, alone in zip(scorer.score_masks(prompts, masks), expected, strict=True):
+        np.testing.assert_allclose(scores.logprob, alone.logprob, atol=2e-5)
+    assert max(seen) > 100 >= seen[-1]
+    assert scorer.forwards.batch_tokens < 1000
+
+
+def test_a_prompt_that_never_fits_into_memory_is_an_error(llama, tokenizer, random_prompts):
+    def short_of_memory(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    scorer = Scorer(llama, tokenizer)
+    scorer.encode(random_prompts(3))
+    llama.model.register_forward_pre_hook(short_of_memory)
+    with pytest.raises(CaplocError, match="one prompt alone does not fit into memory"):
+        scorer.score(random_prompts(3))
+
+
+def test_other_errors_of_a_forward_are_not_taken_for_want_of_memory(llama, tokenizer, random_prompts):
+    def broken(*_):
+        raise RuntimeError("expected scalar type Float but found Half")
+
+    scorer = Scorer(llama, tokenizer)
+    scorer.encode(random_prompts(3))
+    llama.model.register_forward_pre_hook(broken)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        scorer.score(random_prompts(3))
+
+
+def test_verdicts_in_bfloat16_do_not_depend_on_batch_size(llama, tokenizer, random_prompts):
+    prompts = random_prompts(24, Metric.CHOICE, prefix=FEW_SHOT)
+    model = llama.bfloat16()
+    verdicts = [
+        Scorer(model, tokenizer, batch_tokens=n).score(prompts, [0, 3]).correct for n in (1, 64, 300, 4096)
+    ]
+    for found in verdicts[1:]:
+        np.testing.assert_array_equal(found, verdicts[0])
+
+
+def test_many_masks_share_forwards_only_up_to_the_token_budget(llama, tokenizer, random_prompts):
+    prompts = random_prompts(4, prefix=FEW_SHOT)
+    scorer = Scorer(llama, tokenizer, batch_tokens=400, share_masks=True)
+    scorer.encode(prompts)
+    seen = []
+    llama.model.register_forward_pre_hook(
+        lambda _m, _a, kw: seen.append(kw["input_ids"].numel()), with_kwargs=True
+    )
+    masks = [[i] for i in range(20)]
+    found = list(scorer.score_masks(prompts, masks))
+    assert len(found) == 20
+    assert 2 < len(seen) < 20
+    assert max(seen) <= 400
+
+
 def test_choices_of_one_token_share_an_input(llama, tokenizer):
     prompts = PromptSet(Metric.CHOICE, tuple(Prompt(f"text {i}", "a", ("b", "c")) for i in range(4)))
     scorer = Scorer(llama, tokenizer)
-    assert [batch.input_ids.shape[0] for batch in scorer.encode(prompts).batches] == [4]
+    assert [len(batch.input_ids) for batch in scorer.encode(prompts).batches(4096, llama.device)] == [4]
     logprob, correct = plain_scores(llama, tokenizer, prompts)
     np.testing.assert_allclose(scorer.score(prompts).logprob, logprob, atol=1e-4)
     np.testing.assert_array_equal(scorer.score(prompts).correct, correct)

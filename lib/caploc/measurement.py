@@ -3,7 +3,7 @@
 `fill` is the seam for other executors: it hands evaluations to a scorer one by one, and only it writes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -83,8 +83,8 @@ class Measurements:
         if missing:
             scorer = self.scorer
             with _progress_bar(console, shown=self._progress and console.is_terminal) as bar:
-                for done, evaluation in enumerate(bar.track(missing, description=title), start=1):
-                    scores = scorer.score(evaluation.prompts, evaluation.heads)
+                scored = bar.track(_scored(scorer, missing), total=len(missing), description=title)
+                for done, (evaluation, scores) in enumerate(scored, start=1):
                     self.store.put(evaluation.prompts.fingerprint, evaluation.heads, scores)
                     if self._progress and not console.is_terminal and done % _LINE_EVERY == 0:
                         console.print(f"{title}: {done} of {len(missing)} measured")
@@ -119,6 +119,16 @@ def scores_table(scores: Mapping[int, Scores], prompts: PromptSet) -> pd.DataFra
 def as_verdicts(correct: np.ndarray) -> pd.Series:
     """Return 1, 0 and NaN as a nullable boolean column."""
     return pd.Series(correct).astype("Float64").astype("boolean")
+
+
+def _scored(scorer: Scorer, evaluations: Iterable[Evaluation]) -> Iterator[tuple[Evaluation, Scores]]:
+    """Score evaluations, those of one prompt set together: they may share forwards."""
+    by_prompts: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        by_prompts.setdefault(evaluation.prompts.fingerprint, []).append(evaluation)
+    for group in by_prompts.values():
+        scores = scorer.score_masks(group[0].prompts, (evaluation.heads for evaluation in group))
+        yield from zip(group, scores, strict=True)
 
 
 class _Rate(ProgressColumn):
