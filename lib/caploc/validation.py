@@ -111,27 +111,61 @@ def _pairs(sets: list[HeadSet], capabilities: Mapping[str, Capability]) -> Itera
                 yield head_set, name
 
 
+def paired_drop(
+    before: np.ndarray, after: np.ndarray, weight: np.ndarray | None, *, bootstrap: int, seed: int
+) -> dict[str, Any]:
+    """Compare the scores of the same prompts before and after a knockout.
+
+    Parameters
+    ----------
+    before, after : ndarray, [n]
+        A score a prompt.
+    weight : ndarray, [n], optional
+        What a prompt's score is divided by, such as its number of tokens; 1 by default.
+    bootstrap : int
+        Resamples of the prompts.
+    seed : int
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    dict
+        ``n, baseline, score, drop, ci_low, ci_high``; the interval is the drop's 95 % percentile interval.
+
+    Raises
+    ------
+    CaplocError
+        If there is no prompt.
+    """
+    n = len(before)
+    if n == 0:
+        raise CaplocError("no prompt has finite scores; try another dtype")
+    weight = np.ones(n) if weight is None else weight
+    draws = np.random.default_rng(seed).integers(n, size=(bootstrap, n))
+    drops = (before - after)[draws].sum(axis=1) / weight[draws].sum(axis=1)
+    low, high = np.quantile(drops, [0.025, 0.975])
+    total = weight.sum()
+    return {
+        "n": n,
+        "baseline": float(before.sum() / total),
+        "score": float(after.sum() / total),
+        "drop": float((before - after).sum() / total),
+        "ci_low": float(low),
+        "ci_high": float(high),
+    }
+
+
 def _compare(
     capability: Capability, intact: pd.DataFrame, scores: Scores, bootstrap: int, seed: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     valid = intact["valid"].to_numpy(dtype=bool) & scores.valid
     if capability.metric is Metric.LOGPROB:
         before, after = intact["logprob"].to_numpy()[valid], scores.logprob[valid]
         weight = intact["tokens"].to_numpy(dtype=float)[valid]
     else:
         before, after = intact["correct"].to_numpy(dtype=float, na_value=np.nan)[valid], scores.correct[valid]
-        weight = np.ones(len(before))
-    n = len(before)
-    if n == 0:
-        raise CaplocError(f"{capability.name}: no validate prompt has finite scores; try another dtype")
-    draws = np.random.default_rng(seed).integers(n, size=(bootstrap, n))
-    drops = (before - after)[draws].sum(axis=1) / weight[draws].sum(axis=1)
-    low, high = np.quantile(drops, [0.025, 0.975])
-    return {
-        "n": n,
-        "baseline": before.sum() / weight.sum(),
-        "score": after.sum() / weight.sum(),
-        "drop": (before - after).sum() / weight.sum(),
-        "ci_low": low,
-        "ci_high": high,
-    }
+        weight = None
+    try:
+        return paired_drop(before, after, weight, bootstrap=bootstrap, seed=seed)
+    except CaplocError as error:
+        raise CaplocError(f"{capability.name}, validate: {error}") from error
