@@ -16,7 +16,7 @@ from caploc.generation import generate
 from caploc.gradients import gate_gradients
 from caploc.heads import HeadGrid
 from caploc.knockouts import head_gates
-from caploc.models.attention import attention_layers, head_grid
+from caploc.models.attention import attention_layers, decoder_layers, head_grid
 from caploc.models.trial import try_heads
 from caploc.replacements import MeanReplacement, ResampleReplacement
 from caploc.scoring import Scorer
@@ -192,16 +192,40 @@ def test_masks_that_share_a_forward_score_as_they_do_alone(model, tokenizer, ran
     masks = [heads, [], heads[:1], heads[1:]]
     alone = Scorer(model, tokenizer, share_masks=False)
     together = Scorer(model, tokenizer, share_masks=True)
-    together.encode(prompts)
+    together.score(prompts)  # probes the cache, once
     calls = []
     spy = model.register_forward_pre_hook(lambda *_: calls.append(1))
-    shared = list(together.score_masks(prompts, masks))
+    shared = dict(together.score_masks(prompts, masks))
     spy.remove()
-    assert len(calls) == 1 + together.forwards.goes_on
-    for mask, scores in zip(masks, shared, strict=True):
+    at_once = together.masks_at_once(together.encode(prompts))
+    batches = len(together.encode(prompts).batches(4096, model.device, masks=at_once))
+    assert at_once >= 4
+    assert len(calls) == 2 * (batches + together.forwards.goes_on)  # the intact model once, all masks once
+    for position, scores in shared.items():
+        mask = masks[position]
         expected = alone.score(prompts, mask)
         np.testing.assert_allclose(scores.logprob, expected.logprob, atol=2e-5)
         np.testing.assert_array_equal(scores.correct, expected.correct)
+
+
+def test_masks_that_begin_late_recall_the_early_layers(model, tokenizer, random_prompts):
+    prompts = random_prompts(5, prefix=FEW_SHOT)
+    last = attention_layers(model)[-1]
+    masks = [[(last.number, head)] for head in range(4)]
+    scorer = Scorer(model, tokenizer)
+    modules = list(model.modules())
+    expected = [scorer.score(prompts, mask) for mask in masks]  # a mask alone recalls nothing
+    calls = []
+    spy = decoder_layers(model)[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    found = dict(scorer.score_masks(prompts, masks))
+    spy.remove()
+    batches = len(
+        scorer.encode(prompts).batches(4096, model.device, masks=scorer.masks_at_once(scorer.encode(prompts)))
+    )
+    assert len(calls) == batches + 2 * scorer.forwards.goes_on  # prefixes, and the recording
+    for position, scores in found.items():
+        np.testing.assert_allclose(scores.logprob, expected[position].logprob, atol=2e-5)
+    assert list(model.modules()) == modules
 
 
 @pytest.mark.parametrize("prefix", ["", FEW_SHOT])

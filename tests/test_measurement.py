@@ -26,11 +26,12 @@ class CountingScorer(Scorer):
         self.calls = 0
         self.dies_after = dies_after
 
-    def score(self, prompts, heads=()):
-        if self.calls == self.dies_after:
-            raise KeyboardInterrupt
-        self.calls += 1
-        return super().score(prompts, heads)
+    def score_masks(self, prompts, masks, **settings):
+        for found in super().score_masks(prompts, masks, **settings):
+            if self.calls == self.dies_after:
+                raise KeyboardInterrupt
+            self.calls += 1
+            yield found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ own tokens, and where a token would span both, the prompt is refused.
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 from caploc.capabilities.prompts import Metric, PromptSet
 from caploc.errors import CaplocError
 
+_FORWARD_TOKENS = 64  # padding that costs about as much as one more forward
 _WORTHWHILE_PREFIX = 8  # tokens: below this, a forward of its own costs more than it saves
 
 Tokens = tuple[int, ...]
@@ -90,16 +91,30 @@ class EncodedPrompts:
             [len(answer) for (_, answer), first in zip(self.rows, self.is_answer, strict=True) if first]
         )
 
-    def batches(self, batch_tokens: int, device: torch.device) -> list[Batch]:
-        """Return batches of at most `batch_tokens` tokens (or one sequence), like lengths together."""
-        key = (batch_tokens, device)
+    @property
+    def tokens(self) -> int:
+        """Tokens of all rows, their shared prefix included in each: what a cache holds of them."""
+        return sum(len(context) + len(answer) for context, answer in self.rows)
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens of all rows after the shared prefix: what a mask's forwards read."""
+        return self.tokens - len(self.rows) * len(self.prefix)
+
+    def batches(self, batch_tokens: int, device: torch.device, *, masks: int = 1) -> list[Batch]:
+        """Return batches of at most `batch_tokens` tokens (or one sequence), like lengths together.
+
+        The more masks each batch will serve, the fewer lengths share one.
+        """
+        key = (batch_tokens, device, masks)
         if key not in self._batches:
             # the last token of an answer is only predicted, never read: choices of one token share an input
             wanted: dict[Tokens, list[int]] = {}
             for row, (context, answer) in enumerate(self.rows):
                 wanted.setdefault((*context[len(self.prefix) :], *answer[:-1]), []).append(row)
             self._batches[key] = [
-                self._batch(group, wanted, device) for group in by_length(wanted, batch_tokens)
+                self._batch(group, wanted, device)
+                for group in by_length(wanted, batch_tokens, padding=_FORWARD_TOKENS // masks)
             ]
         return self._batches[key]
 
@@ -148,19 +163,20 @@ def encode(prompts: PromptSet, tokenizer: Any, *, context: int | None, share_pre
     )
 
 
-def by_length(sequences: Iterable[Tokens], batch_tokens: int, *, equal: bool = False) -> list[list[Tokens]]:
+def by_length(sequences: Iterable[Tokens], batch_tokens: int, *, padding: int) -> list[list[Tokens]]:
     """Group sequences, longest first, so that a padded group holds at most `batch_tokens` or one sequence.
 
-    With `equal`, only sequences of the same length share a group.
+    A length whose sequences would need more than `padding` tokens to fill up begins a group of its own.
     """
     groups: list[list[Tokens]] = []
-    for sequence in sorted(sequences, key=len, reverse=True):
-        group = groups[-1] if groups else []
-        fits = group and len(group[0]) * (len(group) + 1) <= batch_tokens
-        if fits and not (equal and len(sequence) != len(group[0])):
-            group.append(sequence)
-        else:
-            groups.append([sequence])
+    for length, alike in groupby(sorted(sequences, key=len, reverse=True), key=len):
+        together = list(alike)
+        if not groups or (len(groups[-1][0]) - length) * len(together) > padding:
+            groups.append([])
+        for sequence in together:
+            if groups[-1] and len(groups[-1][0]) * (len(groups[-1]) + 1) > batch_tokens:
+                groups.append([])
+            groups[-1].append(sequence)
     return groups
 
 

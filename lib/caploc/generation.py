@@ -64,7 +64,7 @@ def generate(
         while rests:
             longest = max(map(len, rests)) + max_new_tokens
             room = forwards.batch_tokens * max(map(len, rests)) // longest
-            group = by_length(rests, room, equal=not forwards.keeps_all)[0]
+            group = by_length(rests, room, padding=room if forwards.keeps_all else 0)[0]
             try:
                 found = _continue(forwards, group, prefix, cache, ending)
             except (RuntimeError, MemoryError) as error:

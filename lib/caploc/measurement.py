@@ -127,8 +127,9 @@ def _scored(scorer: Scorer, evaluations: Iterable[Evaluation]) -> Iterator[tuple
     for evaluation in evaluations:
         by_prompts.setdefault(evaluation.prompts.fingerprint, []).append(evaluation)
     for group in by_prompts.values():
-        scores = scorer.score_masks(group[0].prompts, (evaluation.heads for evaluation in group))
-        yield from zip(group, scores, strict=True)
+        masks = [evaluation.heads for evaluation in group]
+        for position, scores in scorer.score_masks(group[0].prompts, masks):
+            yield group[position], scores
 
 
 class _Rate(ProgressColumn):

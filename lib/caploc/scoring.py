@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 
 from caploc.capabilities.prompts import Metric, PromptSet
-from caploc.encoding import EncodedPrompts, encode
+from caploc.early_layers import EarlyLayers
+from caploc.encoding import Batch, EncodedPrompts, encode
 from caploc.forwards import Forwards, repeat_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import knockout, mask_gates
 from caploc.models.attention import head_grid
 from caploc.replacements import Replacement
 
-SCORING_VERSION = 1
+SCORING_VERSION = 2
 """Raised whenever the same prompts, model and mask would get another score."""
 
+_WORTH_RECORDING = 4  # masks: keeping the intact model's early layers costs about as much as one
+_CPU_TOKENS = 1024  # more a forward gain nothing on a CPU, and fewer masks a forward share more early layers
 _LOGITS_AT_ONCE = 256  # rows of logits in full precision; a vocabulary has up to 262,144 columns
 
 
@@ -50,19 +53,27 @@ class Scorer:
         A transformers causal language model and its tokenizer.
     batch_tokens : int
         Tokens a forward may hold, padding included.
-    share_masks : bool, optional
-        Whether several masks share a forward where `batch_tokens` allows it. By default they do unless
-        the model is on the CPU, which gains nothing by it (benchmarks/throughput.py).
+    share_masks, share_prefix : bool
+        Whether several masks share a forward where `batch_tokens` allows it, and whether what all prompts
+        of a set begin with is read once a mask; false to measure what that saves.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, batch_tokens: int = 4096, share_masks: bool | None = None
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        batch_tokens: int = 4096,
+        share_masks: bool = True,
+        share_prefix: bool = True,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.forwards = Forwards(model, batch_tokens)
         self.grid = head_grid(model)
-        self.share_masks = model.device.type != "cpu" if share_masks is None else share_masks
+        self.share_masks = share_masks
+        self.share_prefix = share_prefix and self.forwards.goes_on
+        self._early = EarlyLayers(self.forwards)
         self._encoded: dict[str, EncodedPrompts] = {}
 
     def encode(self, prompts: PromptSet) -> EncodedPrompts:
@@ -76,7 +87,7 @@ class Scorer:
         """
         if prompts.fingerprint not in self._encoded:
             self._encoded[prompts.fingerprint] = encode(
-                prompts, self.tokenizer, context=self.forwards.context, share_prefix=self.forwards.goes_on
+                prompts, self.tokenizer, context=self.forwards.context, share_prefix=self.share_prefix
             )
         return self._encoded[prompts.fingerprint]
 
@@ -84,7 +95,7 @@ class Scorer:
         self, prompts: PromptSet, heads: Iterable[HeadLike] = (), *, replacement: Replacement | None = None
     ) -> Scores:
         """Score every prompt with some heads knocked out."""
-        return next(self.score_masks(prompts, [heads], replacement=replacement))
+        return next(self.score_masks(prompts, [heads], replacement=replacement))[1]
 
     def score_masks(
         self,
@@ -92,8 +103,11 @@ class Scorer:
         masks: Iterable[Iterable[HeadLike]],
         *,
         replacement: Replacement | None = None,
-    ) -> Iterator[Scores]:
-        """Score every prompt under every mask; the scores come in the order of the masks.
+    ) -> Iterator[tuple[int, Scores]]:
+        """Score every prompt under every mask.
+
+        Scores come as soon as they are known, each with its mask's position: masks whose heads lie in
+        late layers first, for they share what the layers before them compute.
 
         Raises
         ------
@@ -101,27 +115,44 @@ class Scorer:
             If a head does not exist, a prompt cannot be encoded, or one prompt alone exceeds the memory.
         """
         encoded = self.encode(prompts)
-        waiting = [self.grid.indices(mask) for mask in masks]
+        indices = [self.grid.indices(mask) for mask in masks]
+        waiting = sorted(
+            range(len(indices)), key=lambda position: -min(indices[position], default=len(self.grid))
+        )
         while waiting:
-            group = waiting[: self._masks_at_once(encoded)]
+            budget = self.forwards.batch_tokens
+            at_once = self.masks_at_once(encoded)
+            group = waiting[:at_once]
             try:
-                scores = self._score(encoded, group, replacement)
+                batches = encoded.batches(budget, self.model.device, masks=at_once)
+                if len(waiting) >= _WORTH_RECORDING and not self._early.recorded(batches):
+                    self._record(encoded, batches)
+                scores = self._score(encoded, batches, [indices[position] for position in group], replacement)
             except (RuntimeError, MemoryError) as error:
                 self.forwards.halve(error)
                 continue
             waiting = waiting[len(group) :]
-            yield from scores
+            yield from zip(group, scores, strict=True)
 
-    def _masks_at_once(self, encoded: EncodedPrompts) -> int:
-        batches = encoded.batches(self.forwards.batch_tokens, self.model.device)
-        if not self.share_masks or len(batches) > 1:
-            return 1
-        tokens_a_mask = batches[0].input_ids.numel() + len(encoded.prefix)
-        return max(1, self.forwards.batch_tokens // tokens_a_mask)
+    def masks_at_once(self, encoded: EncodedPrompts) -> int:
+        """Return how many masks share a forward on a prompt set."""
+        at_once = self.forwards.batch_tokens // encoded.tokens if self.share_masks else 1
+        if self.model.device.type == "cpu":
+            at_once = min(at_once, _CPU_TOKENS // encoded.own_tokens)
+        return max(1, at_once)
+
+    @torch.inference_mode()
+    def _record(self, encoded: EncodedPrompts, batches: list[Batch]) -> None:
+        prefix = torch.tensor([encoded.prefix], device=self.model.device)
+        self._early.record(batches, self.forwards.read(prefix) if encoded.prefix else None)
 
     @torch.inference_mode()
     def _score(
-        self, encoded: EncodedPrompts, masks: Sequence[Sequence[int]], replacement: Replacement | None
+        self,
+        encoded: EncodedPrompts,
+        batches: list[Batch],
+        masks: Sequence[Sequence[int]],
+        replacement: Replacement | None,
     ) -> list[Scores]:
         n_masks, n_rows = len(masks), len(encoded.rows)
         logprob = np.zeros(n_masks * n_rows)
@@ -138,10 +169,12 @@ class Scorer:
                 prefix = self.forwards.read(
                     torch.tensor([encoded.prefix] * n_masks, device=self.model.device)
                 )
-        for batch in encoded.batches(self.forwards.batch_tokens, self.model.device):
+        first = min((self.grid.heads[i][0] for mask in masks for i in mask), default=len(self._early.layers))
+        for number, batch in enumerate(batches):
             n_sequences = len(batch.input_ids)
             cache = None if prefix is None else repeat_cache(prefix, n_sequences)
-            with gated(n_sequences):
+            skipped = first if self._early.recorded(batches) else 0
+            with gated(n_sequences), self._early.skipped(number, skipped, n_masks):
                 logits = self.forwards.logits(batch.repeated(n_masks), cache)  # [masks * N, vocabulary]
             row = (torch.arange(n_masks).repeat_interleave(len(batch.row)) * n_rows).numpy()
             row += batch.row.repeat(n_masks).cpu().numpy()

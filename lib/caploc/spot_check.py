@@ -22,7 +22,8 @@ def spot_check(
         are the answers', in nats a prompt.
     """
     prompts = capability.splits[split]
-    intact, knocked_out = scorer.score_masks(prompts, [(), heads])
+    by_position = dict(scorer.score_masks(prompts, [(), heads]))
+    intact, knocked_out = by_position[0], by_position[1]
     both = intact.valid & knocked_out.valid
     if capability.metric is Metric.LOGPROB:
         weight = scorer.encode(prompts).answer_tokens[both].astype(float)

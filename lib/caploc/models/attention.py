@@ -137,6 +137,12 @@ def attention_layers(model: Any) -> list[AttentionLayer]:
     return found
 
 
+def decoder_layers(model: Any) -> nn.ModuleList:
+    """Return a model's list of decoder layers, attention or not."""
+    layers: Any = model.get_submodule((_PLACE_OF.get(model.config.model_type) or _place_by_shape(model))[0])
+    return layers
+
+
 def head_grid(model: Any) -> HeadGrid:
     """Return the query heads of a model; the model may be on the meta device, without weights."""
     return grid_of(attention_layers(model))

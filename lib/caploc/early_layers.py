@@ -1,0 +1,92 @@
+"""What a model's first layers compute, kept for all masks that spare them.
+
+Up to the first layer with a knocked-out head, the hidden states are those of the intact model. They are
+recorded once a batch and recalled, so that a forward begins where a mask does.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from caploc.encoding import Batch
+from caploc.forwards import Forwards, repeat_cache
+from caploc.models.attention import decoder_layers
+
+
+class EarlyLayers:
+    """The outputs of a model's layers on some batches, intact.
+
+    Parameters
+    ----------
+    forwards : Forwards
+        Of the model.
+    """
+
+    def __init__(self, forwards: Forwards) -> None:
+        self.forwards = forwards
+        self.layers = decoder_layers(forwards.model)
+        self._batches: list[Batch] = []
+        self._outputs: list[list[Any]] = []  # of each batch, what each layer but the last returns
+
+    def recorded(self, batches: list[Batch]) -> bool:
+        """Whether it is these batches whose outputs are kept."""
+        return self._batches is batches
+
+    @torch.inference_mode()
+    def record(self, batches: list[Batch], prefix: Any) -> None:
+        """Keep the layers' outputs on some batches that follow the intact prefix, and on no others."""
+        self._batches, self._outputs = [], []
+        kept: list[list[Any]] = []
+        for batch in batches:
+            outputs: list[Any] = []
+            cache = None if prefix is None else repeat_cache(prefix, len(batch.input_ids))
+            with ExitStack() as hooks:
+                for layer in self.layers[:-1]:
+                    handle = layer.register_forward_hook(
+                        lambda _m, _a, output, into=outputs: into.append(output)
+                    )
+                    hooks.callback(handle.remove)
+                self.forwards.logits(batch, cache)
+            kept.append(outputs)
+        self._batches, self._outputs = batches, kept
+
+    @contextmanager
+    def skipped(self, number: int, first: int, times: int) -> Iterator[None]:
+        """Let forwards on a recorded batch, repeated for as many masks, begin at the layer `first`."""
+        first = min(first, len(self.layers) - 1)
+        if first == 0 or not self._outputs:
+            yield
+            return
+        originals = list(self.layers[:first])
+        recalled = _repeat(self._outputs[number][first - 1], times)
+        try:
+            for i, layer in enumerate(originals):
+                self.layers[i] = _Recalled(layer, recalled)
+            yield
+        finally:
+            for i, layer in enumerate(originals):
+                self.layers[i] = layer
+
+
+class _Recalled(nn.Module):
+    """Stands in for a layer whose output is known, and is otherwise like it."""
+
+    def __init__(self, layer: nn.Module, output: Any) -> None:
+        super().__init__()
+        self.__dict__["layer"] = layer  # no submodule: the model's modules stay what they are
+        self.output = output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["layer"], name)
+
+    def forward(self, *_args: Any, **_settings: Any) -> Any:
+        return self.output
+
+
+def _repeat(output: Any, times: int) -> Any:
+    hidden: Tensor = output[0] if isinstance(output, tuple) else output  # [B, T, hidden]
+    repeated = hidden.repeat(times, 1, 1)
+    return (repeated, *output[1:]) if isinstance(output, tuple) else repeated
