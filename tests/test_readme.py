@@ -28,6 +28,19 @@ def test_the_comparison_is_the_committed_metrics():
     assert f"at random drop {METRICS['mean']['random_drop']:.2f}" in text
 
 
+def test_the_speed_is_that_of_the_committed_benchmark():
+    results = json.loads((ROOT / "benchmarks/results/throughput.json").read_text())
+    spreads = [
+        results["one_mask_over_bare"],
+        *results["reference_over_ours"].values(),
+        results["mask_by_mask_over_masks_together"]["indirect_object"],
+        results["prefix_read_anew_over_shared"]["addition"],
+        *results["peer_over_ours"].values(),
+    ]
+    found = re.findall(r"\| (\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)) \|", README)
+    assert found == [f"{s['median']:.2f} ({s['min']:.2f} to {s['max']:.2f})" for s in spreads]
+
+
 def test_every_parameter_is_explained():
     def keys(section, prefix=""):
         for name, value in section.items():
