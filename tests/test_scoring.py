@@ -136,6 +136,50 @@ def test_many_masks_share_forwards_only_up_to_the_token_budget(llama, tokenizer,
     assert together >= 2 * max(seen)
 
 
+def test_weights_changed_between_calls_are_seen(llama, tokenizer, random_prompts):
+    prompts = random_prompts(5)
+    masks = [["L2H0"], ["L2H1"], ["L2H2"], ["L2H3"]]
+    scorer = Scorer(llama, tokenizer)
+    dict(scorer.score_masks(prompts, masks))
+    zero_columns(llama, [(0, 1), (0, 2)])
+    found = dict(scorer.score_masks(prompts, masks))
+    expected = dict(Scorer(llama, tokenizer).score_masks(prompts, masks))
+    np.testing.assert_array_equal(found[3].logprob, expected[3].logprob)
+
+
+def test_an_exception_among_recalled_layers_restores_the_model(llama, tokenizer, random_prompts):
+    masks = [["L2H0"], ["L2H1"], ["L2H2"], ["L2H3"]]
+    scorer = Scorer(llama, tokenizer)
+    expected = scorer.score(random_prompts(5), masks[0])
+    modules = list(llama.modules())
+    calls = []
+
+    def interrupted(*_):
+        calls.append(1)
+        if len(calls) == 2:  # the first call records
+            raise KeyboardInterrupt
+
+    hook = llama.model.layers[2].register_forward_pre_hook(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dict(scorer.score_masks(random_prompts(5), masks))
+    hook.remove()
+    assert list(llama.modules()) == modules
+    np.testing.assert_array_equal(scorer.score(random_prompts(5), masks[0]).logprob, expected.logprob)
+
+
+def test_early_layers_too_large_to_keep_are_computed_for_every_mask(
+    llama, tokenizer, random_prompts, monkeypatch
+):
+    from caploc import early_layers
+
+    masks = [["L2H0"], ["L2H1"], ["L2H2"], ["L2H3"]]
+    expected = dict(Scorer(llama, tokenizer).score_masks(random_prompts(5), masks))
+    monkeypatch.setattr(early_layers, "_KEPT_BYTES", 100)
+    found = dict(Scorer(llama, tokenizer).score_masks(random_prompts(5), masks))
+    for position, scores in found.items():
+        np.testing.assert_allclose(scores.logprob, expected[position].logprob, atol=1e-5)
+
+
 def test_choices_of_one_token_share_an_input(llama, tokenizer):
     prompts = PromptSet(Metric.CHOICE, tuple(Prompt(f"text {i}", "a", ("b", "c")) for i in range(4)))
     scorer = Scorer(llama, tokenizer)

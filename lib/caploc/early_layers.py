@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from caploc.encoding import Batch
 from caploc.forwards import Forwards, repeat_cache
-from caploc.models.attention import decoder_layers
+from caploc.models.attention import decoder_layers, known_architectures
+
+_KEPT_BYTES = 2**31  # more is left to the batches
 
 
 class EarlyLayers:
@@ -28,6 +30,8 @@ class EarlyLayers:
     def __init__(self, forwards: Forwards) -> None:
         self.forwards = forwards
         self.layers = decoder_layers(forwards.model)
+        # where the architecture was found by shape, late layers may want more of early ones than their output
+        self._is_known = forwards.model.config.model_type in known_architectures()
         self._batches: list[Batch] = []
         self._outputs: list[list[Any]] = []  # of each batch, what each layer but the last returns
 
@@ -38,9 +42,10 @@ class EarlyLayers:
     @torch.inference_mode()
     def record(self, batches: list[Batch], prefix: Any) -> None:
         """Keep the layers' outputs on some batches that follow the intact prefix, and on no others."""
-        self._batches, self._outputs = [], []
+        self.forget()
+        self._batches = batches
         kept: list[list[Any]] = []
-        for batch in batches:
+        for batch in batches if self._is_known else []:
             outputs: list[Any] = []
             cache = None if prefix is None else repeat_cache(prefix, len(batch.input_ids))
             with ExitStack() as hooks:
@@ -51,7 +56,13 @@ class EarlyLayers:
                     hooks.callback(handle.remove)
                 self.forwards.logits(batch, cache)
             kept.append(outputs)
-        self._batches, self._outputs = batches, kept
+            if sum(map(_bytes, outputs)) * len(batches) > _KEPT_BYTES:
+                return
+        self._outputs = kept
+
+    def forget(self) -> None:
+        """Keep nothing."""
+        self._batches, self._outputs = [], []
 
     @contextmanager
     def skipped(self, number: int, first: int, times: int) -> Iterator[None]:
@@ -84,6 +95,11 @@ class _Recalled(nn.Module):
 
     def forward(self, *_args: Any, **_settings: Any) -> Any:
         return self.output
+
+
+def _bytes(output: Any) -> int:
+    hidden: Tensor = output[0] if isinstance(output, tuple) else output
+    return hidden.nbytes
 
 
 def _repeat(output: Any, times: int) -> Any:

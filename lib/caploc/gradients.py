@@ -79,4 +79,4 @@ def _gradients(scorer: Scorer, encoded: EncodedPrompts, heads: list[int]) -> np.
         reached = [(s, leaf.grad) for s, leaf in zip(states, leaves, strict=True) if s.requires_grad]
         if reached:
             torch.autograd.backward([s for s, _ in reached], [gradient for _, gradient in reached])
-    return gates.grad[0].double().cpu().numpy() if gates.grad is not None else np.zeros(len(scorer.grid))
+    return gates.grad[0].cpu().double().numpy() if gates.grad is not None else np.zeros(len(scorer.grid))

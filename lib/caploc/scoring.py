@@ -119,6 +119,7 @@ class Scorer:
         waiting = sorted(
             range(len(indices)), key=lambda position: -min(indices[position], default=len(self.grid))
         )
+        self._early.forget()  # the weights may have changed since
         while waiting:
             budget = self.forwards.batch_tokens
             at_once = self.masks_at_once(encoded)
@@ -193,7 +194,7 @@ def _read_off(logits: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
     for part, token in zip(logits.split(_LOGITS_AT_ONCE), tokens.split(_LOGITS_AT_ONCE), strict=True):
         logprob.append(part.float().log_softmax(-1).gather(1, token[:, None])[:, 0])
         is_greedy.append(part.argmax(-1) == token)
-    return torch.cat(logprob).double().cpu().numpy(), torch.cat(is_greedy).cpu().numpy()
+    return torch.cat(logprob).cpu().double().numpy(), torch.cat(is_greedy).cpu().numpy()
 
 
 def _verdicts(encoded: EncodedPrompts, row_logprob: np.ndarray, row_matched: np.ndarray) -> Scores:
