@@ -153,8 +153,8 @@ def test_nothing_outlives_an_exception_and_foreign_hooks_stay(model, heads):
 
 def test_attention_implementations_agree(name, model, heads):
     other = build(name)
-    if not other._supports_sdpa:
-        pytest.skip("transformers has no sdpa for it")
+    if not other._supports_sdpa or name == "gemma2":
+        pytest.skip("sdpa lacks what it needs, such as soft caps")
     other.set_attn_implementation("sdpa")
     with knockout(model, heads):
         expected = model(INPUTS).logits
