@@ -90,3 +90,9 @@ def test_prompts_without_room_or_tokens_are_refused(llama, tokenizer):
     with pytest.raises(CaplocError, match="empty prompt"):
         generate(scorer, [""], max_new_tokens=7)
     assert generate(scorer, [], max_new_tokens=7) == []
+
+
+@pytest.mark.parametrize("settings", [{"max_new_tokens": 0}, {"max_new_tokens": 3, "stop": ["x", ""]}])
+def test_an_answer_that_could_not_end_or_begin_is_refused(llama, tokenizer, settings):
+    with pytest.raises(ValueError, match="at least 1, and a stop string"):
+        generate(Scorer(llama, tokenizer), TEXTS, **settings)

@@ -49,10 +49,14 @@ def generate(
 
     Raises
     ------
+    ValueError
+        If `max_new_tokens` is below 1, or a stop string is empty.
     CaplocError
         If a text has no tokens, leaves no room for an answer in the model's context, or does not fit
         into memory.
     """
+    if max_new_tokens < 1 or "" in stop:
+        raise ValueError("max_new_tokens must be at least 1, and a stop string must not be empty")
     forwards, tokenizer = scorer.forwards, scorer.tokenizer
     prompts = [_tokens(text, tokenizer, forwards.context, max_new_tokens) for text in texts]
     prefix = shared_prefix(prompts) if prompts and forwards.goes_on else ()
