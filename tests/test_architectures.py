@@ -309,3 +309,13 @@ def test_resampling_from_the_prompt_itself_changes_nothing(model, heads):
     intact = model(INPUTS).logits
     with knockout(model, heads, replacement=ResampleReplacement(model, {"input_ids": INPUTS})):
         close(model(INPUTS).logits, intact)
+
+
+def test_gate_gradients_leave_parameters_alone_and_work_in_inference_mode(tokenizer, random_prompts):
+    prompts = random_prompts(4, prefix=FEW_SHOT)
+    trainable = build("llama").requires_grad_(requires_grad=True)
+    expected = gate_gradients(Scorer(trainable, tokenizer), prompts)
+    assert all(parameter.grad is None for parameter in trainable.parameters())
+    with torch.inference_mode():
+        found = gate_gradients(Scorer(trainable, tokenizer), prompts)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -80,5 +80,5 @@ def test_an_index_that_is_none_or_points_elsewhere_is_refused(folder, content):
 
 
 def test_a_device_that_is_not_there_is_named():
-    with pytest.raises(CaplocError, match=r"runtime.device is cuda:99"):
+    with pytest.raises(CaplocError, match=r"the device is cuda:99"):
         choose_device("cuda:99")

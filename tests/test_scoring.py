@@ -250,3 +250,27 @@ def test_an_answer_that_merges_with_the_text_is_refused(llama):
     assert merging("xabd")["input_ids"] == [0, 4, 3]
     with pytest.raises(CaplocError, match="does not keep the answer 'bd' apart"):
         Scorer(llama, merging).encode(PromptSet(Metric.EXACT, (Prompt("xa", "bd"),)))
+
+
+def test_several_donors_are_refused_for_rows_are_reordered(llama, tokenizer, random_prompts):
+    from caploc.generation import generate
+    from caploc.replacements import ResampleReplacement
+
+    scorer = Scorer(llama, tokenizer)
+    two = ResampleReplacement(llama, {"input_ids": torch.arange(20).reshape(2, 10)})
+    with pytest.raises(ValueError, match="give one donor"):
+        scorer.score(random_prompts(2), [0], replacement=two)
+    with pytest.raises(ValueError, match="give one donor"):
+        generate(scorer, ["ab", "abc"], [0], max_new_tokens=2, replacement=two)
+
+
+def test_an_empty_prompt_set_is_refused(llama, tokenizer):
+    with pytest.raises(CaplocError, match="prompt set is empty"):
+        Scorer(llama, tokenizer).score(PromptSet(Metric.EXACT, ()))
+
+
+def test_the_context_is_known_however_the_config_calls_it(tokenizer):
+    from architectures import build
+
+    with pytest.raises(CaplocError, match="the model's context is 256"):
+        Scorer(build("mpt"), tokenizer).encode(PromptSet(Metric.EXACT, (Prompt("x" * 256, "y"),)))

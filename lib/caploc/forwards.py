@@ -38,7 +38,8 @@ class Forwards:
     def context(self) -> int | None:
         """The most tokens that the model reads, where its config says so."""
         config = self.model.config.get_text_config(decoder=True)
-        return getattr(config, "max_position_embeddings", None)
+        stated = (getattr(config, name, None) for name in ("max_position_embeddings", "max_seq_len"))
+        return next(filter(None, stated), None)
 
     @cached_property
     def _cache_layers(self) -> set[type]:

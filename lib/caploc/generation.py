@@ -12,7 +12,7 @@ from caploc.errors import CaplocError
 from caploc.forwards import Forwards, map_cache, repeat_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import knockout
-from caploc.replacements import Replacement
+from caploc.replacements import Replacement, require_one_for_all
 from caploc.scoring import Scorer
 
 
@@ -57,6 +57,7 @@ def generate(
     """
     if max_new_tokens < 1 or "" in stop:
         raise ValueError("max_new_tokens must be at least 1, and a stop string must not be empty")
+    require_one_for_all(replacement)
     forwards, tokenizer = scorer.forwards, scorer.tokenizer
     prompts = [_tokens(text, tokenizer, forwards.context, max_new_tokens) for text in texts]
     prefix = shared_prefix(prompts) if prompts and forwards.goes_on else ()

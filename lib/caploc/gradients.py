@@ -54,10 +54,11 @@ def gate_gradients(scorer: Scorer, prompts: PromptSet, heads: Iterable[HeadLike]
 
 def _gradients(scorer: Scorer, encoded: EncodedPrompts, heads: list[int]) -> np.ndarray:
     forwards, device = scorer.forwards, scorer.model.device
-    gates = head_gates(scorer.grid, heads).to(device).requires_grad_()
+    with torch.inference_mode(mode=False):
+        gates = head_gates(scorer.grid, heads).to(device).requires_grad_()
     is_answer = torch.tensor(encoded.is_answer, device=device)
     n = int(is_answer.sum())
-    with torch.enable_grad(), knockout(scorer.model, gates):
+    with torch.inference_mode(mode=False), torch.enable_grad(), knockout(scorer.model, gates):
         prefix: Any = None
         states: list[Tensor] = []
         leaves: list[Tensor] = []
@@ -74,9 +75,10 @@ def _gradients(scorer: Scorer, encoded: EncodedPrompts, heads: list[int]) -> np.
             logits = forwards.logits(batch, cache)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             logprob = logits.log_softmax(-1).gather(1, batch.token[:, None])[:, 0]
-            (logprob * is_answer[batch.row]).sum().div(n).backward()
+            (logprob * is_answer[batch.row]).sum().div(n).backward(inputs=[gates, *leaves])
         # keys and values of the first layer depend on no gate
         reached = [(s, leaf.grad) for s, leaf in zip(states, leaves, strict=True) if s.requires_grad]
         if reached:
-            torch.autograd.backward([s for s, _ in reached], [gradient for _, gradient in reached])
+            ends, gradients = [s for s, _ in reached], [gradient for _, gradient in reached]
+            torch.autograd.backward(ends, gradients, inputs=[gates])
     return gates.grad[0].cpu().double().numpy() if gates.grad is not None else np.zeros(len(scorer.grid))

@@ -21,6 +21,11 @@ class Replacement(Protocol):
         """Watch the model's forwards, for as long as its heads are replaced."""
         ...
 
+    @property
+    def is_one_for_all(self) -> bool:
+        """Whether every row gets the same values, so that rows may be batched in any order."""
+        ...
+
     def outputs(self, layer: int, like: Tensor) -> Tensor:
         """Return a layer's replaced outputs, broadcastable to `like`, [B, T, heads * width]."""
         ...
@@ -49,6 +54,11 @@ class MeanReplacement:
         if not n:
             raise ValueError("the mean of a head's output needs at least one reference token")
         self.means = [total / n for total in sums]  # [heads * width] of every layer
+
+    @property
+    def is_one_for_all(self) -> bool:
+        """The mean is everybody's."""
+        return True
 
     @contextmanager
     def follow(self, _model: nn.Module) -> Iterator[None]:
@@ -83,6 +93,11 @@ class ResampleReplacement:
         self._donated = [o.gather(1, order.to(o.device)[..., None].expand_as(o)) for o in outputs]
         self._positions: Tensor | None = None
 
+    @property
+    def is_one_for_all(self) -> bool:
+        """Whether there is a single donor."""
+        return len(self._donated[0]) == 1
+
     @contextmanager
     def follow(self, model: nn.Module) -> Iterator[None]:
         """Note the position of every token that the model reads."""
@@ -115,6 +130,20 @@ class ResampleReplacement:
             self._positions = mask.long().cumsum(1)[:, -tokens.shape[1] :] - 1
         else:
             self._positions = torch.arange(seen, seen + tokens.shape[1], device=tokens.device)[None]
+
+
+def require_one_for_all(replacement: Replacement | None) -> None:
+    """Check that a replacement does not depend on the order of the rows, which batching changes.
+
+    Raises
+    ------
+    ValueError
+        If it has several donors.
+    """
+    if replacement is not None and not replacement.is_one_for_all:
+        raise ValueError(
+            "scores and answers are batched in an order of their own: give one donor, for all prompts"
+        )
 
 
 @torch.no_grad()

@@ -11,11 +11,12 @@ from torch import Tensor
 from caploc.capabilities.prompts import Metric, PromptSet
 from caploc.early_layers import EarlyLayers
 from caploc.encoding import Batch, EncodedPrompts, encode
+from caploc.errors import CaplocError
 from caploc.forwards import Forwards, repeat_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import knockout, mask_gates
 from caploc.models.attention import head_grid
-from caploc.replacements import Replacement
+from caploc.replacements import Replacement, require_one_for_all
 
 SCORING_VERSION = 2
 """Raised whenever the same prompts, model and mask would get another score."""
@@ -107,13 +108,17 @@ class Scorer:
         """Score every prompt under every mask.
 
         Scores come as soon as they are known, each with its mask's position: masks whose heads lie in
-        late layers first, for they share what the layers before them compute.
+        late layers first, for they share what the layers before them compute. Leave the model as it is until
+        the last score has come.
 
         Raises
         ------
         CaplocError
             If a head does not exist, a prompt cannot be encoded, or one prompt alone exceeds the memory.
         """
+        require_one_for_all(replacement)
+        if not prompts.prompts:
+            raise CaplocError("the prompt set is empty: there is nothing to score")
         encoded = self.encode(prompts)
         indices = [self.grid.indices(mask) for mask in masks]
         waiting = sorted(

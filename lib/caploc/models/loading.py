@@ -92,10 +92,13 @@ def choose_device(device: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    found = torch.device(device)
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise CaplocError(f'"{device}" is no device: use auto, cpu, cuda or mps') from error
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if (found.index or 0) >= there[found.type]:
-        raise CaplocError(f"runtime.device is {device}, which torch does not see here; use auto or cpu")
+    if (found.index or 0) >= there.get(found.type, 0):
+        raise CaplocError(f"the device is {device}, which caploc does not see here; use auto or cpu")
     return found
 
 
