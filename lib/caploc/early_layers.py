@@ -50,10 +50,10 @@ class EarlyLayers:
             cache = None if prefix is None else repeat_cache(prefix, len(batch.input_ids))
             with ExitStack() as hooks:
                 for layer in self.layers[:-1]:
-                    handle = layer.register_forward_hook(
+                    spy = layer.register_forward_hook(
                         lambda _m, _a, output, into=outputs: into.append(output)
                     )
-                    hooks.callback(handle.remove)
+                    hooks.enter_context(spy)
                 self.forwards.logits(batch, cache)
             kept.append(outputs)
             if sum(map(_bytes, outputs)) * len(batches) > _KEPT_BYTES:

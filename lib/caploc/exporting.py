@@ -105,10 +105,10 @@ def _columns(layer: AttentionLayer, head: int) -> torch.Tensor:
     """Return the part of a projection's weight that reads a head."""
     projection: Any = layer.projection
     weight, width = projection.weight, layer.n_heads * layer.head_width
-    span = slice(head * layer.head_width, (head + 1) * layer.head_width)
     if not weight.is_floating_point() or width not in weight.shape:
         raise CaplocError(
             f"the weights of layer {layer.number} are quantized: export from the full-precision model"
         )
     # nn.Linear keeps [out, in], GPT-2's Conv1D [in, out]
-    return weight[:, span] if isinstance(projection, torch.nn.Linear) else weight[span]
+    columns = layer.columns(head)
+    return weight[:, columns] if isinstance(projection, torch.nn.Linear) else weight[columns]

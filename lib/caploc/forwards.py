@@ -2,8 +2,8 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -103,18 +103,13 @@ class Forwards:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    @contextmanager
-    def _wanted_only(self, sequence: Tensor, position: Tensor) -> Iterator[None]:
+    def _wanted_only(self, sequence: Tensor, position: Tensor) -> AbstractContextManager[Any]:
         # narrowing the unembedding's input leaves alone what an architecture does to its logits afterwards
         def narrow(_: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             hidden = args[0]  # [B, T, hidden]
             return (hidden[sequence.to(hidden.device), position.to(hidden.device)][None], *args[1:])
 
-        handle = self.model.get_output_embeddings().register_forward_pre_hook(narrow)
-        try:
-            yield
-        finally:
-            handle.remove()
+        return self.model.get_output_embeddings().register_forward_pre_hook(narrow)
 
 
 def repeat_cache(cache: Any, times: int) -> Any:

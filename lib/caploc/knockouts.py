@@ -72,8 +72,8 @@ def knockout(
             layer_gates = gates[:, columns]
             if isinstance(heads, Tensor) or bool((layer_gates != 1).any()):
                 instead = None if replacement is None else lambda like, i=i: replacement.outputs(i, like)
-                handle = layer.projection.register_forward_pre_hook(_gate_input(layer, layer_gates, instead))
-                hooks.callback(handle.remove)
+                gate_input = _gate_input(layer, layer_gates, instead)
+                hooks.enter_context(layer.projection.register_forward_pre_hook(gate_input))
         yield
 
 

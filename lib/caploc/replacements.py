@@ -1,13 +1,13 @@
 """What a knocked-out head writes instead of zero: its mean, or its values on another prompt."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from caploc.models.attention import AttentionLayer, attention_layers
+from caploc.models.attention import AttentionLayer, attention_layers, recorded_heads
 
 Inputs = Mapping[str, Tensor]
 """What a tokenizer returns: ``input_ids`` and, where rows are padded, ``attention_mask``; both [B, T]."""
@@ -16,8 +16,7 @@ Inputs = Mapping[str, Tensor]
 class Replacement(Protocol):
     """Values for the heads of every attention layer."""
 
-    @contextmanager
-    def follow(self, model: nn.Module) -> Iterator[None]:
+    def follow(self, model: nn.Module) -> AbstractContextManager[Any]:
         """Watch the model's forwards, for as long as its heads are replaced."""
         ...
 
@@ -60,10 +59,9 @@ class MeanReplacement:
         """The mean is everybody's."""
         return True
 
-    @contextmanager
-    def follow(self, _model: nn.Module) -> Iterator[None]:
+    def follow(self, model: nn.Module) -> AbstractContextManager[Any]:  # noqa: ARG002
         """Nothing to watch: the mean is the same everywhere."""
-        yield
+        return nullcontext()
 
     def outputs(self, layer: int, like: Tensor) -> Tensor:
         """Return the mean outputs of a layer's heads, [heads * width]."""
@@ -98,14 +96,9 @@ class ResampleReplacement:
         """Whether there is a single donor."""
         return len(self._donated[0]) == 1
 
-    @contextmanager
-    def follow(self, model: nn.Module) -> Iterator[None]:
+    def follow(self, model: nn.Module) -> AbstractContextManager[Any]:
         """Note the position of every token that the model reads."""
-        handle = model.register_forward_pre_hook(self._note_positions, with_kwargs=True)
-        try:
-            yield
-        finally:
-            handle.remove()
+        return model.register_forward_pre_hook(self._note_positions, with_kwargs=True)
 
     def outputs(self, layer: int, like: Tensor) -> Tensor:
         """Return what the donors' heads wrote, [B or 1, T, heads * width]."""
@@ -151,12 +144,6 @@ def _head_outputs(model: Any, layers: list[AttentionLayer], inputs: Inputs) -> t
     """Return every layer's outputs, [B, T, heads * width], and which tokens are real, [B, T]."""
     ids = inputs["input_ids"].to(model.device)
     mask = inputs.get("attention_mask", torch.ones_like(ids)).to(model.device)
-    outputs: list[Tensor] = []
-    with ExitStack() as spies:
-        for layer in layers:
-            handle = layer.projection.register_forward_pre_hook(
-                lambda _, args: outputs.append(args[0].detach().clone())
-            )
-            spies.callback(handle.remove)
+    with recorded_heads(layers) as outputs:
         model(input_ids=ids, attention_mask=mask, use_cache=False)
     return outputs, mask.bool()

@@ -4,10 +4,11 @@ A head's output is a slice of the *input* of that projection; everything else fo
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from caploc.errors import CaplocError
@@ -17,31 +18,30 @@ from caploc.heads import HeadGrid
 # without it (state space, linear attention, convolution) have no heads
 _PLACES = {
     ("model.layers", "self_attn.o_proj"): (
-        *(
-            "llama",
-            "mistral",
-            "mixtral",
-            "qwen2",
-            "qwen2_moe",
-            "qwen3",
-            "qwen3_moe",
-            "gemma",
-            "gemma2",
-            "gemma3_text",
-        ),
-        *(
-            "phi3",
-            "olmo2",
-            "starcoder2",
-            "granite",
-            "granitemoe",
-            "stablelm",
-            "cohere",
-            "cohere2",
-            "glm4",
-            "smollm3",
-        ),
-        *("gpt_oss", "deepseek_v3", "jamba", "qwen3_next"),
+        "llama",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "phi3",
+        "olmo2",
+        "starcoder2",
+        "granite",
+        "granitemoe",
+        "stablelm",
+        "cohere",
+        "cohere2",
+        "glm4",
+        "smollm3",
+        "gpt_oss",
+        "deepseek_v3",
+        "jamba",
+        "qwen3_next",
     ),
     ("model.language_model.layers", "self_attn.o_proj"): ("gemma3",),
     ("model.layers", "self_attn.out_proj"): ("lfm2",),
@@ -61,7 +61,6 @@ _OUTPUT_NAMES = ("o_proj", "out_proj", "dense", "c_proj", "wo")
 
 _UNFIT = {
     "diffllama": "its heads write in pairs, so a slice of the projection's input is no head",
-    "rwkv": "it has no attention heads",
 }
 
 
@@ -85,6 +84,10 @@ class AttentionLayer:
     projection: nn.Module
     n_heads: int
     head_width: int
+
+    def columns(self, head: int) -> slice:
+        """Return where a head's output lies in the projection's input."""
+        return slice(head * self.head_width, (head + 1) * self.head_width)
 
 
 def known_architectures() -> list[str]:
@@ -125,7 +128,7 @@ def attention_layers(model: Any) -> list[AttentionLayer]:
     """
     config = model.config
     require_heads(config)
-    layers_path, path = _PLACE_OF.get(config.model_type) or _place_by_shape(model)
+    layers_path, path = _place(model)
     found = [
         _attention_layer(number, layer, path, _text_config(config))
         for number, layer in enumerate(model.get_submodule(layers_path).children())
@@ -139,7 +142,7 @@ def attention_layers(model: Any) -> list[AttentionLayer]:
 
 def decoder_layers(model: Any) -> nn.ModuleList:
     """Return a model's list of decoder layers, attention or not."""
-    layers: Any = model.get_submodule((_PLACE_OF.get(model.config.model_type) or _place_by_shape(model))[0])
+    layers: Any = model.get_submodule(_place(model)[0])
     return layers
 
 
@@ -151,6 +154,24 @@ def head_grid(model: Any) -> HeadGrid:
 def grid_of(layers: Sequence[AttentionLayer]) -> HeadGrid:
     """Return the query heads of some attention layers."""
     return HeadGrid(tuple(layer.n_heads for layer in layers), tuple(layer.number for layer in layers))
+
+
+@contextmanager
+def recorded_heads(layers: Sequence[AttentionLayer]) -> Iterator[list[Tensor]]:
+    """Record what the heads of some layers write in the block's forwards, [B, T, heads * width] a call."""
+    recorded: list[Tensor] = []
+    with ExitStack() as hooks:
+        for layer in layers:
+            spy = layer.projection.register_forward_pre_hook(
+                lambda _, args: recorded.append(args[0].detach().clone())
+            )
+            hooks.enter_context(spy)
+        yield recorded
+
+
+def _place(model: Any) -> tuple[str, str]:
+    """Return where a model's decoder layers are, and within one its projection."""
+    return _PLACE_OF.get(model.config.model_type) or _place_by_shape(model)
 
 
 def _attention_layer(number: int, layer: nn.Module, path: str, config: Any) -> AttentionLayer:

@@ -1,14 +1,13 @@
 """A loaded model put to the test: it is a causal decoder, and its heads are where we think they are."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from caploc.errors import CaplocError
-from caploc.models.attention import AttentionLayer
+from caploc.models.attention import AttentionLayer, recorded_heads
 
 
 @torch.inference_mode()
@@ -23,15 +22,9 @@ def try_heads(model: Any, layers: Sequence[AttentionLayer]) -> None:
     """
     vocabulary = model.get_output_embeddings().weight.shape[0]
     tokens = torch.arange(1, 9, device=model.device)[None] % vocabulary
-    widths: list[int] = []
-    with ExitStack() as spies:
-        for layer in layers:
-            handle = layer.projection.register_forward_pre_hook(
-                lambda _, args: widths.append(args[0].shape[-1])
-            )
-            spies.callback(handle.remove)
+    with recorded_heads(layers) as outputs:
         intact = _logits(model, tokens)
-    if widths != [layer.n_heads * layer.head_width for layer in layers]:
+    if [output.shape[-1] for output in outputs] != [layer.n_heads * layer.head_width for layer in layers]:
         raise _broken(model, "its attention output projections are not called once a forward, layer by layer")
     other = tokens.clone()
     other[:, -1] = 0
@@ -53,14 +46,11 @@ def _logits(model: Any, tokens: Tensor) -> Tensor:
 def _logits_without(model: Any, tokens: Tensor, layer: AttentionLayer, head: int) -> Tensor:
     def drop(_: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         outputs = args[0].clone()
-        outputs[..., head * layer.head_width : (head + 1) * layer.head_width] = 0
+        outputs[..., layer.columns(head)] = 0
         return (outputs, *args[1:])
 
-    handle = layer.projection.register_forward_pre_hook(drop)
-    try:
+    with layer.projection.register_forward_pre_hook(drop):
         return _logits(model, tokens)
-    finally:
-        handle.remove()
 
 
 def _broken(model: Any, what: str) -> CaplocError:
