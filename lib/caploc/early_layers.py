@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from caploc.encoding import Batch
-from caploc.forwards import Forwards, repeat_cache
+from caploc.encoding import Batch, Tokens
+from caploc.forwards import Forwards
 from caploc.models.attention import decoder_layers, known_architectures
 
 _KEPT_BYTES = 2**31  # more is left to the batches
@@ -40,14 +40,14 @@ class EarlyLayers:
         return self._batches is batches
 
     @torch.inference_mode()
-    def record(self, batches: list[Batch], prefix: Any) -> None:
-        """Keep the layers' outputs on some batches that follow the intact prefix, and on no others."""
+    def record(self, batches: list[Batch], prefix: Tokens) -> None:
+        """Keep the layers' outputs on some batches that follow a prefix, and on no others."""
         self.forget()
         self._batches = batches
+        cache = self.forwards.read(prefix)
         kept: list[list[Any]] = []
         for batch in batches if self._is_known else []:
             outputs: list[Any] = []
-            cache = None if prefix is None else repeat_cache(prefix, len(batch.input_ids))
             with ExitStack() as hooks:
                 for layer in self.layers[:-1]:
                     spy = layer.register_forward_hook(
@@ -56,7 +56,7 @@ class EarlyLayers:
                     hooks.enter_context(spy)
                 self.forwards.logits(batch, cache)
             kept.append(outputs)
-            if sum(map(_bytes, outputs)) * len(batches) > _KEPT_BYTES:
+            if sum(_hidden(output).nbytes for output in outputs) * len(batches) > _KEPT_BYTES:
                 return
         self._outputs = kept
 
@@ -97,12 +97,11 @@ class _Recalled(nn.Module):
         return self.output
 
 
-def _bytes(output: Any) -> int:
-    hidden: Tensor = output[0] if isinstance(output, tuple) else output
-    return hidden.nbytes
+def _hidden(output: Any) -> Tensor:
+    """Return the hidden states, [B, T, hidden], in what a layer returns."""
+    return output[0] if isinstance(output, tuple) else output
 
 
 def _repeat(output: Any, times: int) -> Any:
-    hidden: Tensor = output[0] if isinstance(output, tuple) else output  # [B, T, hidden]
-    repeated = hidden.repeat(times, 1, 1)
+    repeated = _hidden(output).repeat(times, 1, 1)
     return (repeated, *output[1:]) if isinstance(output, tuple) else repeated

@@ -5,15 +5,17 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from caploc.encoding import Batch
+from caploc.encoding import Batch, Tokens
 from caploc.errors import CaplocError
+
+T = TypeVar("T")
 
 
 class Forwards:
@@ -44,7 +46,7 @@ class Forwards:
     @cached_property
     def _cache_layers(self) -> set[type]:
         with torch.inference_mode():
-            cache = self.read(torch.zeros(1, 1, dtype=torch.long, device=self.model.device))
+            cache = self.read((0,))
         # in early releases of transformers 5, hybrids have a cache of one piece
         return {type(layer) for layer in getattr(cache, "layers", [cache])}
 
@@ -58,22 +60,28 @@ class Forwards:
         """Whether the cache holds every token, so that padding pushes none out of it."""
         return self._cache_layers == {DynamicLayer}
 
-    def read(self, tokens: Tensor) -> Any:
-        """Read tokens, [rows, P], and return the cache."""
+    def read(self, prefix: Tokens, rows: int = 1) -> Any:
+        """Read a prefix in some rows, and return its cache; None if there is no prefix."""
+        if not prefix:
+            return None
+        tokens = torch.tensor([prefix] * rows, device=self.model.device)
         with self._wanted_only(*torch.zeros(2, 1, dtype=torch.long, device=tokens.device)):
             return self.model(input_ids=tokens, use_cache=True)[self._cache_name]
 
-    def logits(self, batch: Batch, cache: Any = None) -> Tensor:
-        """Return the wanted logits, [N, vocabulary]; a cache holds a prefix that all rows begin with."""
-        return self._run(batch, cache, use_cache=cache is not None).logits[0]
+    def logits(self, batch: Batch, prefix: Any = None) -> Tensor:
+        """Return the wanted logits, [N, vocabulary], after a prefix's cache.
 
-    def logits_and_cache(self, batch: Batch, cache: Any = None) -> tuple[Tensor, Any]:
+        Each row of the cache precedes equally many rows of the batch, one after the other.
+        """
+        return self._run(batch, prefix, use_cache=prefix is not None).logits[0]
+
+    def logits_and_cache(self, batch: Batch, prefix: Any = None) -> tuple[Tensor, Any]:
         """Return the wanted logits, [N, vocabulary], and the cache of all that was read, padding included."""
-        out = self._run(batch, cache, use_cache=True)
+        out = self._run(batch, prefix, use_cache=True)
         return out.logits[0], out[self._cache_name]
 
-    def _run(self, batch: Batch, cache: Any, *, use_cache: bool) -> Any:
-        past = {} if cache is None else {self._cache_name: cache}
+    def _run(self, batch: Batch, prefix: Any, *, use_cache: bool) -> Any:
+        past = {} if prefix is None else {self._cache_name: _repeat(prefix, len(batch.input_ids))}
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, **past}
         with self._wanted_only(batch.sequence, batch.position):
             return self.model(**inputs, use_cache=use_cache)
@@ -90,8 +98,21 @@ class Forwards:
             input_ids=tokens[:, None], attention_mask=attention_mask, use_cache=True, **settings
         ).logits[:, -1]
 
-    def halve(self, error: Exception) -> None:
-        """Allow half the tokens a forward, if the error says that memory ran out; otherwise raise it."""
+    def within_memory(self, run: Callable[[], T]) -> T:
+        """Return what `run` does, which heeds `batch_tokens`; halve that and run again if memory runs out.
+
+        Raises
+        ------
+        CaplocError
+            If one token a forward is still too many.
+        """
+        while True:
+            try:
+                return run()
+            except (RuntimeError, MemoryError) as error:
+                self._halve(error)
+
+    def _halve(self, error: Exception) -> None:
         if not isinstance(error, MemoryError) and not should_reduce_batch_size(error):
             raise error
         if self.batch_tokens <= 1:
@@ -112,8 +133,9 @@ class Forwards:
         return self.model.get_output_embeddings().register_forward_pre_hook(narrow)
 
 
-def repeat_cache(cache: Any, times: int) -> Any:
-    """Return a copy of a cache in which every row stands `times` over; the given one is left as it is."""
+def _repeat(cache: Any, rows: int) -> Any:
+    """Return a copy of a cache in which every row stands as often as makes `rows`."""
+    times = rows // len(cache.layers[0].keys)
     return map_cache(cache, lambda states: states[:, None].expand(-1, times, *states.shape[1:]).flatten(0, 1))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from caploc.encoding import Batch, Tokens, by_length, pad_right, shared_prefix
 from caploc.errors import CaplocError
-from caploc.forwards import Forwards, map_cache, repeat_cache
+from caploc.forwards import Forwards, map_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import knockout
 from caploc.replacements import Replacement, require_one_for_all
@@ -65,17 +66,9 @@ def generate(
     ending = _Ending(tokenizer, _end_tokens(scorer), tuple(stop), max_new_tokens)
     answers: dict[Tokens, Tokens] = {}
     with torch.inference_mode(), knockout(scorer.model, heads, replacement=replacement):
-        cache = forwards.read(torch.tensor([prefix], device=scorer.model.device)) if prefix else None
+        cache = forwards.read(prefix)
         while rests:
-            longest = max(map(len, rests)) + max_new_tokens
-            room = forwards.batch_tokens * max(map(len, rests)) // longest
-            group = by_length(rests, room, padding=room if forwards.keeps_all else 0)[0]
-            try:
-                found = _continue(forwards, group, prefix, cache, ending)
-            except (RuntimeError, MemoryError) as error:
-                forwards.halve(error)
-                continue
-            answers |= dict(zip(group, found, strict=True))
+            answers |= forwards.within_memory(partial(_answer_first, forwards, rests, prefix, cache, ending))
             rests = [rest for rest in rests if rest not in answers]
     decoded = {
         rest: _cut(tokenizer.decode(answer, skip_special_tokens=True), stop)
@@ -107,6 +100,16 @@ class _Ending:
         return over
 
 
+def _answer_first(
+    forwards: Forwards, rests: list[Tokens], prefix: Tokens, prefix_cache: Any, ending: _Ending
+) -> dict[Tokens, Tokens]:
+    """Answer the longest prompts, as many as fit into a batch."""
+    longest = max(map(len, rests))
+    room = forwards.batch_tokens * longest // (longest + ending.max_new_tokens)
+    group = by_length(rests, room, padding=room if forwards.keeps_all else 0)[0]
+    return dict(zip(group, _continue(forwards, group, prefix, prefix_cache, ending), strict=True))
+
+
 def _continue(
     forwards: Forwards, rests: list[Tokens], prefix: Tokens, prefix_cache: Any, ending: _Ending
 ) -> list[Tokens]:
@@ -117,7 +120,7 @@ def _continue(
     last = torch.tensor([len(rest) - 1 for rest in rests], device=device)
     rows = torch.arange(n, device=device)
     batch = Batch(input_ids, mask, rows, last, token=last, row=rows)
-    logits, cache = forwards.logits_and_cache(batch, repeat_cache(prefix_cache, n) if prefix else None)
+    logits, cache = forwards.logits_and_cache(batch, prefix_cache)
     mask, cache = _to_the_right(mask, cache)
     answers = logits.argmax(-1)[:, None]  # [B, tokens so far]
     finished: dict[int, Tokens] = {}

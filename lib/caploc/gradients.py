@@ -9,7 +9,7 @@ from torch import Tensor
 
 from caploc.capabilities.prompts import PromptSet
 from caploc.encoding import EncodedPrompts
-from caploc.forwards import map_cache, repeat_cache
+from caploc.forwards import map_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import head_gates, knockout
 from caploc.scoring import Scorer
@@ -45,20 +45,17 @@ def gate_gradients(scorer: Scorer, prompts: PromptSet, heads: Iterable[HeadLike]
     """
     encoded = scorer.encode(prompts)
     knocked_out = scorer.grid.indices(heads)
-    while True:
-        try:
-            return _gradients(scorer, encoded, knocked_out)
-        except (RuntimeError, MemoryError) as error:
-            scorer.forwards.halve(error)
+    return scorer.forwards.within_memory(lambda: _gradients(scorer, encoded, knocked_out))
 
 
+@torch.inference_mode(mode=False)
+@torch.enable_grad()
 def _gradients(scorer: Scorer, encoded: EncodedPrompts, heads: list[int]) -> np.ndarray:
     forwards, device = scorer.forwards, scorer.model.device
-    with torch.inference_mode(mode=False):
-        gates = head_gates(scorer.grid, heads).to(device).requires_grad_()
+    gates = head_gates(scorer.grid, heads).to(device).requires_grad_()
     is_answer = torch.tensor(encoded.is_answer, device=device)
     n = int(is_answer.sum())
-    with torch.inference_mode(mode=False), torch.enable_grad(), knockout(scorer.model, gates):
+    with knockout(scorer.model, gates):
         prefix: Any = None
         states: list[Tensor] = []
         leaves: list[Tensor] = []
@@ -69,10 +66,9 @@ def _gradients(scorer: Scorer, encoded: EncodedPrompts, heads: list[int]) -> np.
                 leaves.append(read.detach().requires_grad_())
                 return leaves[-1]
 
-            prefix = map_cache(forwards.read(torch.tensor([encoded.prefix], device=device)), cut)
+            prefix = map_cache(forwards.read(encoded.prefix), cut)
         for batch in encoded.batches(max(1, forwards.batch_tokens // _ACTIVATIONS), device):
-            cache = None if prefix is None else repeat_cache(prefix, len(batch.input_ids))
-            logits = forwards.logits(batch, cache)
+            logits = forwards.logits(batch, prefix)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             logprob = logits.log_softmax(-1).gather(1, batch.token[:, None])[:, 0]
             (logprob * is_answer[batch.row]).sum().div(n).backward(inputs=[gates, *leaves])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from caploc.capabilities.prompts import Metric, PromptSet
 from caploc.early_layers import EarlyLayers
 from caploc.encoding import Batch, EncodedPrompts, encode
 from caploc.errors import CaplocError
-from caploc.forwards import Forwards, repeat_cache
+from caploc.forwards import Forwards
 from caploc.heads import HeadLike
 from caploc.knockouts import knockout, mask_gates
 from caploc.models.attention import head_grid
@@ -73,7 +74,7 @@ class Scorer:
         self.forwards = Forwards(model, batch_tokens)
         self.grid = head_grid(model)
         self.share_masks = share_masks
-        self.share_prefix = share_prefix and self.forwards.goes_on
+        self.share_prefix = share_prefix
         self._early = EarlyLayers(self.forwards)
         self._encoded: dict[str, EncodedPrompts] = {}
 
@@ -88,7 +89,10 @@ class Scorer:
         """
         if prompts.fingerprint not in self._encoded:
             self._encoded[prompts.fingerprint] = encode(
-                prompts, self.tokenizer, context=self.forwards.context, share_prefix=self.share_prefix
+                prompts,
+                self.tokenizer,
+                context=self.forwards.context,
+                share_prefix=self.share_prefix and self.forwards.goes_on,
             )
         return self._encoded[prompts.fingerprint]
 
@@ -126,19 +130,10 @@ class Scorer:
         )
         self._early.forget()  # the weights may have changed since
         while waiting:
-            budget = self.forwards.batch_tokens
-            at_once = self.masks_at_once(encoded)
-            group = waiting[:at_once]
-            try:
-                batches = encoded.batches(budget, self.model.device, masks=at_once)
-                if len(waiting) >= _WORTH_RECORDING and not self._early.recorded(batches):
-                    self._record(encoded, batches)
-                scores = self._score(encoded, batches, [indices[position] for position in group], replacement)
-            except (RuntimeError, MemoryError) as error:
-                self.forwards.halve(error)
-                continue
-            waiting = waiting[len(group) :]
-            yield from zip(group, scores, strict=True)
+            left = [indices[position] for position in waiting]
+            scores = self.forwards.within_memory(partial(self._score_first, encoded, left, replacement))
+            yield from zip(waiting, scores, strict=False)
+            waiting = waiting[len(scores) :]
 
     def masks_at_once(self, encoded: EncodedPrompts) -> int:
         """Return how many masks share a forward on a prompt set."""
@@ -147,10 +142,15 @@ class Scorer:
             at_once = min(at_once, _CPU_TOKENS // encoded.own_tokens)
         return max(1, at_once)
 
-    @torch.inference_mode()
-    def _record(self, encoded: EncodedPrompts, batches: list[Batch]) -> None:
-        prefix = torch.tensor([encoded.prefix], device=self.model.device)
-        self._early.record(batches, self.forwards.read(prefix) if encoded.prefix else None)
+    def _score_first(
+        self, encoded: EncodedPrompts, masks: Sequence[Sequence[int]], replacement: Replacement | None
+    ) -> list[Scores]:
+        """Score under the first of the masks, as many as share a forward."""
+        at_once = self.masks_at_once(encoded)
+        batches = encoded.batches(self.forwards.batch_tokens, self.model.device, masks=at_once)
+        if len(masks) >= _WORTH_RECORDING and not self._early.recorded(batches):
+            self._early.record(batches, encoded.prefix)
+        return self._score(encoded, batches, masks[:at_once], replacement)
 
     @torch.inference_mode()
     def _score(
@@ -169,19 +169,14 @@ class Scorer:
             heads = masks[0] if n_masks == 1 else gates.repeat_interleave(rows, dim=0)
             return knockout(self.model, heads, replacement=replacement)
 
-        prefix = None
-        if encoded.prefix:
-            with gated(1):
-                prefix = self.forwards.read(
-                    torch.tensor([encoded.prefix] * n_masks, device=self.model.device)
-                )
+        with gated(1):
+            prefix = self.forwards.read(encoded.prefix, n_masks)
         first = min((self.grid.heads[i][0] for mask in masks for i in mask), default=len(self._early.layers))
         for number, batch in enumerate(batches):
             n_sequences = len(batch.input_ids)
-            cache = None if prefix is None else repeat_cache(prefix, n_sequences)
             skipped = first if self._early.recorded(batches) else 0
             with gated(n_sequences), self._early.skipped(number, skipped, n_masks):
-                logits = self.forwards.logits(batch.repeated(n_masks), cache)  # [masks * N, vocabulary]
+                logits = self.forwards.logits(batch.repeated(n_masks), prefix)  # [masks * N, vocabulary]
             row = (torch.arange(n_masks).repeat_interleave(len(batch.row)) * n_rows).numpy()
             row += batch.row.repeat(n_masks).cpu().numpy()
             token_logprob, is_greedy = _read_off(logits, batch.token.repeat(n_masks))
