@@ -86,25 +86,28 @@ def test_memory_that_runs_out_halves_the_batch_and_nothing_is_lost(llama, tokeni
     assert scorer.forwards.batch_tokens < 1000
 
 
-def test_a_prompt_that_never_fits_into_memory_is_an_error(llama, tokenizer, random_prompts):
-    def short_of_memory(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+            CaplocError,
+            "one prompt alone does not fit into memory",
+        ),
+        (RuntimeError("expected scalar type Float but found Half"), RuntimeError, "expected scalar type"),
+    ],
+    ids=["never enough memory", "another error"],
+)
+def test_an_error_that_smaller_batches_do_not_mend_is_raised(
+    llama, tokenizer, random_prompts, error, raised, message
+):
+    def fail(*_):
+        raise error
 
     scorer = Scorer(llama, tokenizer)
     scorer.encode(random_prompts(3))
-    llama.model.register_forward_pre_hook(short_of_memory)
-    with pytest.raises(CaplocError, match="one prompt alone does not fit into memory"):
-        scorer.score(random_prompts(3))
-
-
-def test_other_errors_of_a_forward_are_not_taken_for_want_of_memory(llama, tokenizer, random_prompts):
-    def broken(*_):
-        raise RuntimeError("expected scalar type Float but found Half")
-
-    scorer = Scorer(llama, tokenizer)
-    scorer.encode(random_prompts(3))
-    llama.model.register_forward_pre_hook(broken)
-    with pytest.raises(RuntimeError, match="expected scalar type"):
+    llama.model.register_forward_pre_hook(fail)
+    with pytest.raises(raised, match=message):
         scorer.score(random_prompts(3))
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from caploc.capabilities.prompts import Capability, Metric
-from caploc.scoring import Scorer, Scores
+from caploc.capabilities.prompts import Capability
+from caploc.scoring import Scorer
 from caploc.validation import paired_drop
 
 
@@ -24,26 +24,15 @@ def spot_check(
     prompts = capability.splits[split]
     by_position = dict(scorer.score_masks(prompts, [(), heads]))
     intact, knocked_out = by_position[0], by_position[1]
+    tokens = scorer.encode(prompts).answer_tokens
+    figures = paired_drop(capability.metric, intact, knocked_out, tokens, bootstrap=bootstrap, seed=seed)
     both = intact.valid & knocked_out.valid
-    if capability.metric is Metric.LOGPROB:
-        weight = scorer.encode(prompts).answer_tokens[both].astype(float)
-        figures = paired_drop(
-            intact.logprob[both], knocked_out.logprob[both], weight, bootstrap=bootstrap, seed=seed
-        )
-    else:
-        figures = paired_drop(
-            intact.correct[both], knocked_out.correct[both], None, bootstrap=bootstrap, seed=seed
-        )
     return {
         "capability": capability.name,
         "metric": str(capability.metric),
         "split": split,
         "heads": list(heads),
         **figures,
-        "logprob_baseline": _mean(intact, both),
-        "logprob": _mean(knocked_out, both),
+        "logprob_baseline": float(intact.logprob[both].mean()),
+        "logprob": float(knocked_out.logprob[both].mean()),
     }
-
-
-def _mean(scores: Scores, which: Any) -> float:
-    return float(scores.logprob[which].mean())

@@ -112,16 +112,18 @@ def _pairs(sets: list[HeadSet], capabilities: Mapping[str, Capability]) -> Itera
 
 
 def paired_drop(
-    before: np.ndarray, after: np.ndarray, weight: np.ndarray | None, *, bootstrap: int, seed: int
+    metric: Metric, before: Scores, after: Scores, tokens: np.ndarray, *, bootstrap: int, seed: int
 ) -> dict[str, Any]:
     """Compare the scores of the same prompts before and after a knockout.
 
     Parameters
     ----------
-    before, after : ndarray, [n]
-        A score a prompt.
-    weight : ndarray, [n], optional
-        What a prompt's score is divided by, such as its number of tokens; 1 by default.
+    metric : Metric
+        Decides what the score is: the share of correct prompts, or for a control nats a token.
+    before, after : Scores
+        A prompt that is not valid in both does not count.
+    tokens : ndarray, [n]
+        Length of each prompt's answer.
     bootstrap : int
         Resamples of the prompts.
     seed : int
@@ -135,37 +137,40 @@ def paired_drop(
     Raises
     ------
     CaplocError
-        If there is no prompt.
+        If no prompt is valid.
     """
-    n = len(before)
+    valid = before.valid & after.valid
+    n = int(valid.sum())
     if n == 0:
         raise CaplocError("no prompt has finite scores; try another dtype")
-    weight = np.ones(n) if weight is None else weight
+    if metric is Metric.LOGPROB:
+        old, new, weight = before.logprob[valid], after.logprob[valid], tokens[valid].astype(float)
+    else:
+        old, new, weight = before.correct[valid], after.correct[valid], np.ones(n)
     draws = np.random.default_rng(seed).integers(n, size=(bootstrap, n))
-    drops = (before - after)[draws].sum(axis=1) / weight[draws].sum(axis=1)
+    drops = (old - new)[draws].sum(axis=1) / weight[draws].sum(axis=1)
     low, high = np.quantile(drops, [0.025, 0.975])
     total = weight.sum()
     return {
         "n": n,
-        "baseline": float(before.sum() / total),
-        "score": float(after.sum() / total),
-        "drop": float((before - after).sum() / total),
+        "baseline": float(old.sum() / total),
+        "score": float(new.sum() / total),
+        "drop": float((old - new).sum() / total),
         "ci_low": float(low),
         "ci_high": float(high),
     }
 
 
 def _compare(
-    capability: Capability, intact: pd.DataFrame, scores: Scores, bootstrap: int, seed: int
+    capability: Capability, baseline: pd.DataFrame, scores: Scores, bootstrap: int, seed: int
 ) -> dict[str, Any]:
-    valid = intact["valid"].to_numpy(dtype=bool) & scores.valid
-    if capability.metric is Metric.LOGPROB:
-        before, after = intact["logprob"].to_numpy()[valid], scores.logprob[valid]
-        weight = intact["tokens"].to_numpy(dtype=float)[valid]
-    else:
-        before, after = intact["correct"].to_numpy(dtype=float, na_value=np.nan)[valid], scores.correct[valid]
-        weight = None
+    intact = Scores(
+        baseline["logprob"].to_numpy(),
+        baseline["correct"].to_numpy(dtype=float, na_value=np.nan),
+        baseline["valid"].to_numpy(dtype=bool),
+    )
+    tokens = baseline["tokens"].to_numpy()
     try:
-        return paired_drop(before, after, weight, bootstrap=bootstrap, seed=seed)
+        return paired_drop(capability.metric, intact, scores, tokens, bootstrap=bootstrap, seed=seed)
     except CaplocError as error:
         raise CaplocError(f"{capability.name}, validate: {error}") from error
