@@ -32,14 +32,12 @@ from caploc.capabilities.prompts import PromptSet
 from caploc.capabilities.registry import build
 from caploc.encoding import pad_right
 from caploc.heads import HeadGrid
-from caploc.models.attention import attention_layers
+from caploc.models.attention import attention_layers, grid_of
 from caploc.models.sources import fetch, resolve
 from caploc.scoring import Scorer
 
-CAPABILITIES = (
-    "indirect_object",
-    "addition",
-)  # without a shared prefix, and with four examples before each question
+# without a shared prefix, and with four examples before each question
+CAPABILITIES = ("indirect_object", "addition")
 RESULTS = Path(__file__).parent / "results" / "throughput.json"
 HEADS_PER_MASK = 5
 FEW = 3  # masks that the slower ways of ours score, too few for early layers to be kept
@@ -131,20 +129,21 @@ def _reference(source: Any, dtype: str, tokenizer: Any, prompts: PromptSet, head
     """The published procedure: the model loaded anew for each mask, prompts one at a time, full logits."""
     model: Any = AutoModelForCausalLM.from_pretrained(fetch(source), dtype=getattr(torch, dtype)).eval()
     layers = attention_layers(model)
-    grid = HeadGrid(tuple(layer.n_heads for layer in layers))
-    by_layer: dict[int, list[int]] = {}
-    for layer, head in (grid.heads[index] for index in heads):
-        by_layer.setdefault(layer, []).append(head)
-    for layer, knocked_out in by_layer.items():
-        width = layers[layer].head_width
+    grid = grid_of(layers)
+    knocked_out: dict[int, list[int]] = {}
+    for number, head in (grid.heads[index] for index in heads):
+        knocked_out.setdefault(number, []).append(head)
+    for layer in layers:
+        spans = [layer.columns(head) for head in knocked_out.get(layer.number, [])]
 
-        def zero(_: Any, args: Any, knocked_out: list[int] = knocked_out, width: int = width) -> Any:
+        def zero(_: Any, args: Any, spans: list[slice] = spans) -> Any:
             outputs = args[0].clone()
-            for head in knocked_out:
-                outputs[..., head * width : (head + 1) * width] = 0
+            for columns in spans:
+                outputs[..., columns] = 0
             return (outputs,)
 
-        layers[layer].projection.register_forward_pre_hook(zero)
+        if spans:
+            layer.projection.register_forward_pre_hook(zero)
     total = 0.0
     with torch.no_grad():
         for prompt in prompts.prompts:
@@ -191,15 +190,15 @@ def _nnsight(
     from nnsight import NNsight
 
     wrapped: Any = NNsight(model)
-    width = attention_layers(model)[0].head_width
-    where = sorted(grid.heads[i] for i in heads)
+    layer_of = {layer.number: layer for layer in attention_layers(model)}
+    where = [
+        (number, layer_of[number].columns(head)) for number, head in sorted(grid.heads[i] for i in heads)
+    ]
 
     def run() -> Tensor:
         with torch.no_grad(), wrapped.trace(input_ids=ids, attention_mask=attention_mask):
-            for layer, head in where:
-                wrapped.model.layers[layer].self_attn.o_proj.input[
-                    :, :, head * width : (head + 1) * width
-                ] = 0
+            for number, columns in where:
+                wrapped.model.layers[number].self_attn.o_proj.input[:, :, columns] = 0
             logits = wrapped.lm_head.output.save()
         return logits  # noqa: RET504 - the trace rewrites the block
 
