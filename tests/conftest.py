@@ -113,3 +113,25 @@ def plain_score(model, tokenizer, text, answer):
     predictions = logprobs[len(context) - 1 : -1]
     total = sum(float(predictions[i, token]) for i, token in enumerate(targets))
     return total, predictions.argmax(-1).tolist() == targets
+
+
+def plain_margins(model, tokenizer, prompts):
+    """Return how far each answer is ahead of its best rival, with transformers alone."""
+    margins = []
+    for prompt in prompts.prompts:
+        context, whole = (tokenizer(text)["input_ids"] for text in (prompt.text, prompt.text + prompt.answer))
+        if prompts.metric is Metric.CHOICE:
+            own, *others = (
+                plain_score(model, tokenizer, prompt.text, answer)[0]
+                for answer in (prompt.answer, *prompt.others)
+            )
+            margins.append(own - max(others))
+        else:
+            logits = model(torch.tensor([whole])).logits[0, len(context) - 1 : -1].double()
+            leads = []
+            for row, token in zip(logits, whole[len(context) :], strict=True):
+                rivals = row.clone()
+                rivals[token] = -torch.inf
+                leads.append(float(row[token] - rivals.max()))
+            margins.append(min(leads))
+    return np.array(margins)

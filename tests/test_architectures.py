@@ -13,14 +13,14 @@ from caploc import knockout
 from caploc.capabilities.prompts import Metric, Prompt, PromptSet
 from caploc.exporting import export
 from caploc.generation import generate
-from caploc.gradients import gate_gradients
+from caploc.gradients import gate_gradients, margin_gradients
 from caploc.heads import HeadGrid
 from caploc.knockouts import head_gates
 from caploc.models.attention import attention_layers, decoder_layers, head_grid
 from caploc.models.trial import try_heads
 from caploc.replacements import MeanReplacement, ResampleReplacement
 from caploc.scoring import Scorer
-from conftest import plain_scores, zero_columns
+from conftest import plain_margins, plain_scores, zero_columns
 
 INPUTS = torch.arange(3, 51).reshape(2, 24)  # longer than the sliding windows
 FEW_SHOT = "hot -> cold; up -> down; "
@@ -256,6 +256,29 @@ def test_gate_gradients_equal_finite_differences(model, tokenizer, random_prompt
         up, down = (mean_logprob(model, tokenizer, prompts, head, 1 + sign * step) for sign in (1, -1))
         np.testing.assert_allclose(found[head], (up - down) / (2 * step), rtol=2e-2, atol=2e-3)
     assert not any(parameter.requires_grad or parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("metric", [Metric.EXACT, Metric.CHOICE, Metric.LOGPROB])
+def test_margin_gradients_equal_finite_differences(model, tokenizer, random_prompts, metric):
+    prompts = random_prompts(3, metric, prefix=FEW_SHOT)
+    model = copy.deepcopy(model).double()
+    model.set_experts_implementation("eager")
+    scorer = Scorer(model, tokenizer, batch_tokens=160)
+    found = margin_gradients(scorer, prompts, gate=0.75)
+    step, head = 1e-3, found.shape[1] - 1
+    up, down = (margins(model, tokenizer, prompts, head, 0.75 + sign * step) for sign in (1, -1))
+    np.testing.assert_allclose(found[:, head], (up - down) / (2 * step), rtol=2e-2, atol=2e-3)
+    assert not any(parameter.requires_grad or parameter.grad is not None for parameter in model.parameters())
+
+
+def margins(model, tokenizer, prompts, head, gate):
+    gates = torch.full((1, len(head_grid(model))), 0.75)
+    gates[0, head] = gate
+    with knockout(model, gates):
+        if prompts.metric is Metric.LOGPROB:
+            logprob = plain_scores(model, tokenizer, PromptSet(Metric.EXACT, prompts.prompts))[0]
+            return logprob / [len(tokenizer(prompt.answer)["input_ids"]) for prompt in prompts.prompts]
+        return plain_margins(model, tokenizer, prompts)
 
 
 def mean_logprob(model, tokenizer, prompts, head, gate):

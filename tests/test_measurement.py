@@ -86,7 +86,9 @@ def test_only_new_masks_and_new_prompts_are_measured(tmp_path, llama, tokenizer,
 
 def test_the_key_is_all_that_scores_depend_on(tmp_path, random_prompts):
     prompts = random_prompts(2)
-    scores = Scores(np.array([-1.0, -2.0]), np.array([1.0, 0.0]), np.array([True, True]))
+    scores = Scores(
+        np.array([-1.0, -2.0]), np.array([1.0, 0.0]), np.array([0.5, -0.5]), np.array([True, True])
+    )
     store = MeasurementStore(tmp_path, MODEL)
     store.put(prompts.fingerprint, [4, 2], scores)
     assert store.get(prompts.fingerprint, [2, 4]) is not None
@@ -99,19 +101,22 @@ def test_the_key_is_all_that_scores_depend_on(tmp_path, random_prompts):
 def test_scores_come_back_as_they_went(tmp_path):
     rng = np.random.default_rng(0)
     scores = Scores(
-        rng.normal(size=5), np.array([1, 0, np.nan, 1, 0.0]), np.array([True, True, False, True, True])
+        rng.normal(size=5),
+        np.array([1, 0, np.nan, 1, 0.0]),
+        rng.normal(size=5),
+        np.array([True, True, False, True, True]),
     )
-    scores.logprob[2] = np.nan
+    scores.logprob[2] = scores.margin[2] = np.nan
     store = MeasurementStore(tmp_path, MODEL)
     store.put("f", [1], scores)
     found = store.get("f", [1])
-    for name in ("logprob", "correct", "valid"):
+    for name in ("logprob", "correct", "margin", "valid"):
         np.testing.assert_array_equal(getattr(found, name), getattr(scores, name))
 
 
 def test_two_writers_do_no_harm_and_leave_no_parts(tmp_path):
     stores = [MeasurementStore(tmp_path, MODEL) for _ in range(2)]
-    scores = Scores(np.array([-1.0]), np.array([1.0]), np.array([True]))
+    scores = Scores(np.array([-1.0]), np.array([1.0]), np.array([0.5]), np.array([True]))
     for store in stores:
         store.put("f", [1], scores)
     assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".json"]
@@ -119,7 +124,7 @@ def test_two_writers_do_no_harm_and_leave_no_parts(tmp_path):
 
 def test_a_damaged_entry_is_named(tmp_path):
     store = MeasurementStore(tmp_path, MODEL)
-    store.put("f", [1], Scores(np.array([-1.0]), np.array([1.0]), np.array([True])))
+    store.put("f", [1], Scores(np.array([-1.0]), np.array([1.0]), np.array([0.5]), np.array([True])))
     (entry,) = tmp_path.rglob("*.json")
     entry.write_text('{"logprob": [')
     with pytest.raises(CaplocError, match=f"{entry.name} is damaged"):
@@ -131,7 +136,7 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path):
     blocked.write_text("a file, not a folder")
     store = MeasurementStore(blocked, MODEL)
     with pytest.raises(CaplocError, match="cannot be written"):
-        store.put("f", [1], Scores(np.array([-1.0]), np.array([1.0]), np.array([True])))
+        store.put("f", [1], Scores(np.array([-1.0]), np.array([1.0]), np.array([0.5]), np.array([True])))
 
 
 def test_tables_carry_their_provenance(tmp_path, llama, tokenizer, evaluations):
@@ -142,7 +147,7 @@ def test_tables_carry_their_provenance(tmp_path, llama, tokenizer, evaluations):
     )
     measurements.fill(evaluations, "measure")
     found = table(measurements, evaluations)
-    assert list(found.columns) == ["mask_id", "prompt_id", "logprob", "correct", "valid"]
+    assert list(found.columns) == ["mask_id", "prompt_id", "logprob", "correct", "margin", "valid"]
     assert len(found) == 60
     write_table(tmp_path / "t.parquet", found, measurements.store.context)
     pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), found)

@@ -10,7 +10,7 @@ from caploc.capabilities.prompts import Metric, Prompt, PromptSet
 from caploc.errors import CaplocError
 from caploc.models.attention import attention_layers
 from caploc.scoring import Scorer
-from conftest import plain_scores, zero_columns
+from conftest import plain_margins, plain_scores, zero_columns
 
 FEW_SHOT = "hot -> cold; up -> down; "
 
@@ -29,6 +29,8 @@ def test_scores_equal_plain_transformers(model, tokenizer, random_prompts, metri
     found = scorer.score(prompts, heads)
     np.testing.assert_allclose(found.logprob, logprob, atol=1e-4)
     np.testing.assert_array_equal(found.correct, correct)
+    np.testing.assert_allclose(found.margin, plain_margins(oracle, tokenizer, prompts), atol=1e-4)
+    np.testing.assert_array_equal(found.margin > 0, correct)
     assert found.valid.all()
 
 
@@ -206,6 +208,7 @@ def test_a_prompt_without_finite_logits_is_not_valid_rather_than_wrong(llama, to
 def test_a_control_has_no_right_or_wrong(llama, tokenizer, random_prompts):
     scores = Scorer(llama, tokenizer).score(random_prompts(5, Metric.LOGPROB))
     assert np.isnan(scores.correct).all()
+    assert np.isnan(scores.margin).all()
     assert (scores.logprob < 0).all()
 
 

@@ -15,8 +15,8 @@ def baseline_table(capabilities: Mapping[str, Capability], measurements: Measure
     Returns
     -------
     DataFrame
-        A row a prompt: ``capability, split, prompt_id, prompt, answer, tokens, logprob, correct, valid``;
-        tokens is the length of the answer.
+        A row a prompt: ``capability, split, prompt_id, prompt, answer``, ``tokens``, the length of the
+        answer, and the :class:`caploc.scoring.Scores`, ``logprob, correct, margin, valid``.
     """
     sets = {(name, split): prompts for name, c in capabilities.items() for split, prompts in c.splits.items()}
     measurements.fill((Evaluation((), prompts) for prompts in sets.values()), "baseline")
@@ -34,6 +34,7 @@ def baseline_table(capabilities: Mapping[str, Capability], measurements: Measure
                     "tokens": measurements.scorer.encode(prompts).answer_tokens,
                     "logprob": scores.logprob,
                     "correct": as_verdicts(scores.correct),
+                    "margin": scores.margin,
                     "valid": scores.valid,
                 }
             )

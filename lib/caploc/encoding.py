@@ -4,10 +4,10 @@ Text and answer are encoded together, as lm-evaluation-harness does; the answer 
 own tokens, and where a token would span both, the prompt is refused.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ _FORWARD_TOKENS = 64  # padding that costs about as much as one more forward
 _WORTHWHILE_PREFIX = 8  # tokens: below this, a forward of its own costs more than it saves
 
 Tokens = tuple[int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,28 @@ class EncodedPrompts:
         key = (batch_tokens, device, masks)
         if key not in self._batches:
             # the last token of an answer is only predicted, never read: choices of one token share an input
-            wanted: dict[Tokens, list[int]] = {}
-            for row, (context, answer) in enumerate(self.rows):
-                wanted.setdefault((*context[len(self.prefix) :], *answer[:-1]), []).append(row)
+            wanted: dict[tuple[int, Tokens], list[int]] = {}
+            for row, (prompt, (context, answer)) in enumerate(
+                zip(self.prompt_of_row, self.rows, strict=True)
+            ):
+                read = (*context[len(self.prefix) :], *answer[:-1])
+                wanted.setdefault((int(prompt), read), []).append(row)
+            groups = by_length(
+                wanted.items(),
+                batch_tokens,
+                padding=_FORWARD_TOKENS // masks,
+                length=lambda item: len(item[0][1]),
+            )
             self._batches[key] = [
-                self._batch(group, wanted, device)
-                for group in by_length(wanted, batch_tokens, padding=_FORWARD_TOKENS // masks)
+                self._batch([(read, rows) for (_, read), rows in group], device) for group in groups
             ]
         return self._batches[key]
 
-    def _batch(
-        self, sequences: list[Tokens], rows_of: dict[Tokens, list[int]], device: torch.device
-    ) -> Batch:
-        input_ids, attention_mask = pad_right(sequences, len(self.prefix))
+    def _batch(self, sequences: list[tuple[Tokens, list[int]]], device: torch.device) -> Batch:
+        input_ids, attention_mask = pad_right([read for read, _ in sequences], len(self.prefix))
         wanted: list[tuple[int, int, int, int]] = []  # sequence, position, token, row
-        for s, sequence in enumerate(sequences):
-            for row in rows_of[sequence]:
+        for s, (_, rows) in enumerate(sequences):
+            for row in rows:
                 context, answer = self.rows[row]
                 first = len(context) - len(self.prefix) - 1
                 wanted += [(s, first + offset, token, row) for offset, token in enumerate(answer)]
@@ -163,18 +170,20 @@ def encode(prompts: PromptSet, tokenizer: Any, *, context: int | None, share_pre
     )
 
 
-def by_length(sequences: Iterable[Tokens], batch_tokens: int, *, padding: int) -> list[list[Tokens]]:
+def by_length(
+    sequences: Iterable[T], batch_tokens: int, *, padding: int, length: Callable[[T], int] = len
+) -> list[list[T]]:
     """Group sequences, longest first, so that a padded group holds at most `batch_tokens` or one sequence.
 
     A length whose sequences would need more than `padding` tokens to fill up begins a group of its own.
     """
-    groups: list[list[Tokens]] = []
-    for length, alike in groupby(sorted(sequences, key=len, reverse=True), key=len):
+    groups: list[list[T]] = []
+    for size, alike in groupby(sorted(sequences, key=length, reverse=True), key=length):
         together = list(alike)
-        if not groups or (len(groups[-1][0]) - length) * len(together) > padding:
+        if not groups or (length(groups[-1][0]) - size) * len(together) > padding:
             groups.append([])
         for sequence in together:
-            if groups[-1] and len(groups[-1][0]) * (len(groups[-1]) + 1) > batch_tokens:
+            if groups[-1] and length(groups[-1][0]) * (len(groups[-1]) + 1) > batch_tokens:
                 groups.append([])
             groups[-1].append(sequence)
     return groups

@@ -99,9 +99,9 @@ class Measurements:
 
 
 def scores_table(scores: Mapping[int, Scores], prompts: PromptSet) -> pd.DataFrame:
-    """Return a row a mask and prompt: ``mask_id, prompt_id, logprob, correct, valid``.
+    """Return a row a mask and prompt: ``mask_id, prompt_id, logprob, correct, margin, valid``.
 
-    ``correct`` is missing where the metric knows no right or wrong, or the scores are not valid.
+    ``correct`` and ``margin`` are missing where the metric knows no right or wrong, or scores are not valid.
     """
     ids = [prompt.id for prompt in prompts.prompts]
     parts = list(scores.values())
@@ -111,6 +111,7 @@ def scores_table(scores: Mapping[int, Scores], prompts: PromptSet) -> pd.DataFra
             "prompt_id": ids * len(parts),
             "logprob": np.concatenate([part.logprob for part in parts]),
             "correct": as_verdicts(np.concatenate([part.correct for part in parts])),
+            "margin": np.concatenate([part.margin for part in parts]),
             "valid": np.concatenate([part.valid for part in parts]),
         }
     )

@@ -19,7 +19,7 @@ from caploc.knockouts import knockout, mask_gates
 from caploc.models.attention import head_grid
 from caploc.replacements import Replacement, require_one_for_all
 
-SCORING_VERSION = 2
+SCORING_VERSION = 3
 """Raised whenever the same prompts, model and mask would get another score."""
 
 _WORTH_RECORDING = 4  # masks: keeping the intact model's early layers costs about as much as one
@@ -37,12 +37,17 @@ class Scores:
         Natural log-probability of the answer, summed over its tokens; NaN where not valid.
     correct : ndarray of float64, [n]
         1 or 0; NaN where not valid, or where the metric knows no right or wrong.
+    margin : ndarray of float64, [n]
+        How far the answer is ahead of its best rival, in nats; negative where it is behind. Exact answers:
+        the least of its tokens' logits less the best other token's; choices: the log-probabilities'
+        difference. NaN where `correct` is.
     valid : ndarray of bool, [n]
         False where the model's logits were not finite.
     """
 
     logprob: np.ndarray
     correct: np.ndarray
+    margin: np.ndarray
     valid: np.ndarray
 
 
@@ -163,6 +168,7 @@ class Scorer:
         n_masks, n_rows = len(masks), len(encoded.rows)
         logprob = np.zeros(n_masks * n_rows)
         matched = np.ones(n_masks * n_rows, dtype=bool)
+        lead = np.full(n_masks * n_rows, np.inf)
         gates = mask_gates(self.grid, masks).to(self.model.device)  # [masks, n_heads]
 
         def gated(rows: int) -> Any:
@@ -179,36 +185,50 @@ class Scorer:
                 logits = self.forwards.logits(batch.repeated(n_masks), prefix)  # [masks * N, vocabulary]
             row = (torch.arange(n_masks).repeat_interleave(len(batch.row)) * n_rows).numpy()
             row += batch.row.repeat(n_masks).cpu().numpy()
-            token_logprob, is_greedy = _read_off(logits, batch.token.repeat(n_masks))
+            token_logprob, is_greedy, token_lead = _read_off(logits, batch.token.repeat(n_masks))
             np.add.at(logprob, row, token_logprob)
             np.logical_and.at(matched, row, is_greedy)
-        return [
-            _verdicts(encoded, *parts)
-            for parts in zip(logprob.reshape(n_masks, -1), matched.reshape(n_masks, -1), strict=True)
-        ]
+            np.fmin.at(lead, row, token_lead)
+        by_mask = (part.reshape(n_masks, -1) for part in (logprob, matched, lead))
+        return [_verdicts(encoded, *parts) for parts in zip(*by_mask, strict=True)]
 
 
-def _read_off(logits: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return each token's log-probability, and whether greedy decoding would take it; [N] both."""
-    logprob, is_greedy = [], []
+def _read_off(logits: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each token's log-probability, whether greedy decoding would take it, and its lead; [N] each.
+
+    The lead is its logit less the best other token's.
+    """
+    logprob, is_greedy, lead = [], [], []
     for part, token in zip(logits.split(_LOGITS_AT_ONCE), tokens.split(_LOGITS_AT_ONCE), strict=True):
+        own = part.gather(1, token[:, None]).float()[:, 0]
+        first, second = part.topk(2).values.float().unbind(1)
         logprob.append(part.float().log_softmax(-1).gather(1, token[:, None])[:, 0])
-        is_greedy.append(part.argmax(-1) == token)
-    return torch.cat(logprob).cpu().double().numpy(), torch.cat(is_greedy).cpu().numpy()
+        is_greedy.append(part.argmax(-1) == token)  # as decoding breaks ties
+        lead.append(own - torch.where(own == first, second, first))
+    return (
+        torch.cat(logprob).cpu().double().numpy(),
+        torch.cat(is_greedy).cpu().numpy(),
+        torch.cat(lead).cpu().double().numpy(),
+    )
 
 
-def _verdicts(encoded: EncodedPrompts, row_logprob: np.ndarray, row_matched: np.ndarray) -> Scores:
+def _verdicts(
+    encoded: EncodedPrompts, row_logprob: np.ndarray, row_matched: np.ndarray, row_lead: np.ndarray
+) -> Scores:
     n = int(encoded.is_answer.sum())
     logprob = row_logprob[encoded.is_answer]
     valid = np.ones(n, dtype=bool)
     np.logical_and.at(valid, encoded.prompt_of_row, np.isfinite(row_logprob))
     if encoded.metric is Metric.EXACT:
+        margin = row_lead[encoded.is_answer]
         correct = row_matched[encoded.is_answer].astype(float)
     elif encoded.metric is Metric.CHOICE:
         best_other = np.full(n, -np.inf)
         others = ~encoded.is_answer
         np.maximum.at(best_other, encoded.prompt_of_row[others], row_logprob[others])
-        correct = (logprob > best_other).astype(float)
+        margin = logprob - best_other
+        correct = (margin > 0).astype(float)
     else:
-        correct = np.full(n, np.nan)
-    return Scores(np.where(valid, logprob, np.nan), np.where(valid, correct, np.nan), valid)
+        margin = correct = np.full(n, np.nan)
+    logprob, correct, margin = (np.where(valid, part, np.nan) for part in (logprob, correct, margin))
+    return Scores(logprob, correct, margin, valid)

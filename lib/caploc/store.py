@@ -47,8 +47,10 @@ class MeasurementStore:
         path = self._path(fingerprint, heads)
         try:
             entry = json.loads(path.read_text())
-            logprob, correct = (np.array(entry[key], dtype=float) for key in ("logprob", "correct"))
-            return Scores(logprob, correct, np.array(entry["valid"], dtype=bool))
+            logprob, correct, margin = (
+                np.array(entry[key], dtype=float) for key in ("logprob", "correct", "margin")
+            )
+            return Scores(logprob, correct, margin, np.array(entry["valid"], dtype=bool))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -61,6 +63,7 @@ class MeasurementStore:
         entry = {
             "logprob": [None if np.isnan(x) else float(x) for x in scores.logprob],
             "correct": [None if np.isnan(x) else int(x) for x in scores.correct],
+            "margin": [None if np.isnan(x) else float(x) for x in scores.margin],
             "valid": scores.valid.tolist(),
         }
         self._write(self._path(fingerprint, heads), json.dumps(entry))

@@ -167,6 +167,7 @@ def _compare(
     intact = Scores(
         baseline["logprob"].to_numpy(),
         baseline["correct"].to_numpy(dtype=float, na_value=np.nan),
+        baseline["margin"].to_numpy(),
         baseline["valid"].to_numpy(dtype=bool),
     )
     tokens = baseline["tokens"].to_numpy()
