@@ -1,13 +1,14 @@
-"""Recover every head's effect, and choose the heads of each capability."""
+"""Recover every head's effect, choose the heads of each capability, and say how sure that is."""
 
 from _stage import run
-from caploc.capabilities.manifest import rebuild
 from caploc.designs import design_masks
 from caploc.files import (
-    CAPABILITIES,
+    BASELINE,
     DESIGN,
     EFFECTS,
+    GRADIENTS,
     HEADS,
+    INTERACTIONS,
     MEASUREMENTS,
     MODEL,
     read_json,
@@ -15,36 +16,34 @@ from caploc.files import (
     write_json,
     write_table,
 )
+from caploc.findings import conclude
 from caploc.heads import HeadGrid
-from caploc.localization import localize, mark_chosen
 from caploc.params import load_params
-from caploc.recovery.effects import estimate_effects, mask_scores
-from caploc.recovery.lasso import LassoRecovery
+from caploc.recovery.fits import fit_all, method
+from caploc.recovery.observations import observe
 
 
 def main() -> None:
-    """Fit the estimator to each capability's scores, then rank heads by the objective."""
+    """Fit the estimator to every capability, then choose sets of heads by the objective."""
     params = load_params()
-    recovery = params.recovery
     grid = HeadGrid.of_model(read_json(MODEL))
     masks = design_masks(read_table(DESIGN), len(grid))
-    capabilities = rebuild(read_json(CAPABILITIES))
-    scores = {
-        name: mask_scores(read_table(MEASUREMENTS / f"{name}.parquet"), recovery.score)
-        for name in capabilities
-    }
-    estimator = LassoRecovery(recovery.alpha, relative=recovery.alpha_relative)
-    effects = estimate_effects(masks, scores, grid, estimator, bootstrap=recovery.bootstrap, seed=params.seed)
-    heads = localize(
-        effects,
+    measured = {name: read_table(MEASUREMENTS / f"{name}.parquet") for name in params.capabilities}
+    observations = observe(measured, read_table(BASELINE), read_table(GRADIENTS))
+    fits = fit_all(masks, observations, method(params.recovery, sparsity=params.sparsity, seed=params.seed))
+    found = conclude(
+        masks,
+        fits,
+        [name for name, observed in observations.items() if not observed.is_control],
         grid,
+        localization=params.localization,
         sparsity=params.sparsity,
-        objective=params.localization.objective,
-        weight=params.localization.weight,
-        controls=[name for name, capability in capabilities.items() if capability.is_control],
+        replicates=params.recovery.bootstrap,
+        seed=params.seed,
     )
-    write_table(EFFECTS, mark_chosen(effects, heads))
-    write_json(HEADS, heads)
+    write_table(EFFECTS, found.effects)
+    write_table(INTERACTIONS, found.interactions)
+    write_json(HEADS, found.heads)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
-STAGES = ["check", "download", "baseline", "design", "measure", "recover", "validate", "report"]
+STAGES = ["check", "download", "baseline", "gradients", "design", "measure", "recover", "validate", "report"]
 
 
 class Repository:

@@ -8,11 +8,13 @@ import torch
 from caploc.baseline import baseline_table
 from caploc.capabilities.prompts import Capability, Metric, Prompt, PromptSet
 from caploc.designs import sample_masks
-from caploc.localization import localize
+from caploc.findings import conclude
+from caploc.gradients import gradients_table
 from caploc.measurement import Evaluation, Measurements, scores_table
 from caploc.models.attention import head_grid
-from caploc.recovery.effects import estimate_effects, mask_scores
-from caploc.recovery.lasso import LassoRecovery
+from caploc.params import Localization, load_params
+from caploc.recovery.fits import fit_all, method
+from caploc.recovery.observations import observe
 from caploc.scoring import Scorer
 from caploc.store import MeasurementStore
 from caploc.validation import HeadSet, head_sets, validate
@@ -47,7 +49,8 @@ def planted(tmp_path_factory):
     return model, capability, Measurements(store, lambda: Scorer(model, tokenizer), progress=False)
 
 
-def test_planted_heads_are_found_and_proved(planted):
+@pytest.mark.parametrize("estimator", ["bayes", "lasso"])
+def test_planted_heads_are_found_and_proved(planted, estimator):
     model, capability, measurements = planted
     grid = head_grid(model)
     masks = sample_masks("balanced", len(grid), 60, 0.1, 0)
@@ -55,14 +58,24 @@ def test_planted_heads_are_found_and_proved(planted):
     evaluations = [Evaluation(tuple(np.flatnonzero(mask).tolist()), prompts) for mask in masks]
     measurements.fill(evaluations, "measure")
     table = scores_table({i: measurements.scores(e) for i, e in enumerate(evaluations)}, prompts)
-    effects = estimate_effects(
-        masks, {"planted": mask_scores(table, "logprob")}, grid, LassoRecovery(), bootstrap=20, seed=0
-    )
-    strongest = effects.loc[effects["effect"].abs().nlargest(2).index, ["layer", "head"]].to_numpy().tolist()
-    assert sorted(map(tuple, strongest)) == PLANTED
-    localization = localize(effects, grid, sparsity=2, objective="contrast", weight=2.0)
-    assert localization["heads"]["planted"]["chosen"] == ["L1H1", "L2H0"]
     baseline = baseline_table({"planted": capability}, measurements)
+    gradients = gradients_table(measurements.scorer, {"planted": capability}, [1.0, 0.75])
+    observations = observe({"planted": table}, baseline, gradients)
+    recovery = load_params().recovery.model_copy(update={"estimator": estimator})
+    found = conclude(
+        masks,
+        fit_all(masks, observations, method(recovery, sparsity=2, seed=0)),
+        ["planted"],
+        grid,
+        localization=Localization(objective="joint", weight=3.0),
+        sparsity=2,
+        replicates=20,
+        seed=0,
+    )
+    strongest = found.effects.loc[found.effects["effect"].nsmallest(2).index, ["layer", "head"]]
+    assert sorted(map(tuple, strongest.to_numpy().tolist())) == PLANTED
+    assert sorted(found.heads["heads"]["planted"]["chosen"]) == ["L1H1", "L2H0"]
+    assert found.heads["heads"]["planted"]["found"]
     sets = [
         HeadSet("chosen", "planted", tuple(grid.index(h) for h in PLANTED)),
         HeadSet("random-0", "", (0, 1)),

@@ -1,14 +1,15 @@
 """Gradients of a capability's scores with respect to every head's gate: what no mask is needed to know."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from caploc.capabilities.prompts import Metric, PromptSet
+from caploc.capabilities.prompts import Capability, Metric, PromptSet
 from caploc.encoding import Batch, EncodedPrompts
 from caploc.forwards import map_cache
 from caploc.heads import HeadLike
@@ -108,6 +109,27 @@ def margin_gradients(scorer: Scorer, prompts: PromptSet, *, gate: float = 1.0) -
     # what a prefix's gates do to each prompt could not be told apart
     encoded = replace(scorer.encode(prompts), prefix=(), _batches={})
     return scorer.forwards.within_memory(lambda: _margin_gradients(scorer, encoded, gate))
+
+
+def gradients_table(
+    scorer: Scorer, capabilities: Mapping[str, Capability], gates: Sequence[float]
+) -> pd.DataFrame:
+    """Return the mean of the margins' gradients at some values of the gates, on the ``measure`` prompts.
+
+    Returns
+    -------
+    DataFrame
+        A row a capability and prompt: ``capability, prompt_id, gradient``, the last a list over all heads;
+        no row if no value of the gates is given.
+    """
+    parts = [pd.DataFrame({"capability": [], "prompt_id": [], "gradient": []}, dtype=object)]
+    for name, capability in capabilities.items():
+        if gates:
+            prompts = capability.splits["measure"]
+            gradient = np.mean([margin_gradients(scorer, prompts, gate=gate) for gate in gates], axis=0)
+            ids = [prompt.id for prompt in prompts.prompts]
+            parts.append(pd.DataFrame({"capability": name, "prompt_id": ids, "gradient": list(gradient)}))
+    return pd.concat(parts, ignore_index=True)
 
 
 @torch.inference_mode(mode=False)

@@ -1,77 +1,108 @@
-"""From the effects of all capabilities to the few heads of each."""
+"""From the responses of all capabilities to the few heads of each."""
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
-import pandas as pd
 
-from caploc.heads import HeadGrid
+from caploc.recovery.response import Response
+
+_SHORTLIST = 64  # heads, by their value alone, that may enter a set
+_SWEEPS = 3
+
+Value = Callable[[list[int], np.ndarray], np.ndarray]
 
 
-def localize(
-    effects: pd.DataFrame,
-    grid: HeadGrid,
-    *,
-    sparsity: int,
-    objective: str,
-    weight: float,
-    controls: Collection[str] = (),
-) -> dict[str, Any]:
-    """Choose the heads of every capability.
-
-    A head's *need* is the standardized drop of a capability's score when the head is knocked out. The
-    target objective ranks heads by the capability's own need (the paper's ranking); the contrast
-    objective subtracts `weight` times the mean of the other capabilities' needs, where positive. Only
-    heads that the capability needs, and needs by more than that, are ever chosen, so there may be fewer
-    than `sparsity`.
+def choose(
+    responses: Mapping[str, Response], capability: str, *, sparsity: int, objective: str, weight: float
+) -> list[int]:
+    """Choose the heads of one capability.
 
     Parameters
     ----------
-    effects : DataFrame
-        As :func:`caploc.recovery.effects.estimate_effects` returns it.
-    grid : HeadGrid
-        The model's heads.
+    responses : mapping of str to Response
+        Of every capability and control.
+    capability : str
+        Whose heads are sought.
     sparsity : int
-        Heads to choose for a capability, at most.
-    objective : {'contrast', 'target'}
-        How heads are ranked.
+        Heads to choose, at most: only heads that the capability needs, and that are worth more than
+        they cost the others, are ever chosen.
+    objective : {'joint', 'contrast', 'target'}
+        ``target`` ranks heads by the capability's own drop (the paper's ranking). ``contrast`` ranks them by
+        that less `weight` times the mean drop of the others, where positive. ``joint`` maximizes the same
+        difference for the set as a whole, one head after the other, then by exchanges.
     weight : float
-        Weight of the harm to the others, in the contrast objective.
-    controls : collection of str
-        Capabilities that count as harmed but get no heads.
+        What a drop of the others costs, beside one of the capability itself.
 
     Returns
     -------
-    dict
-        ``sparsity, objective, weight, heads``; ``heads`` gives for each capability ``chosen`` and, for
-        comparison, the ``target`` objective's heads, each in rank order.
+    list of int
+        Flat indices in rank order; ties by index.
     """
-    need = -effects.pivot(index="capability", columns=["layer", "head"], values="standardized")
-    need = need.reindex(index=effects["capability"].unique(), columns=pd.MultiIndex.from_tuples(grid.heads))
-    harm = need.clip(lower=0)
-    chosen = {}
-    for capability in need.index[~need.index.isin(list(controls))]:
-        target = need.loc[capability].to_numpy()
-        others = harm.drop(index=capability)
-        spill = others.mean().to_numpy() if len(others) else np.zeros(len(grid))
-        by_target = grid.names(_top(target, target, sparsity))
-        by_contrast = grid.names(_top(target - weight * spill, target, sparsity))
-        chosen[capability] = {
-            "chosen": by_contrast if objective == "contrast" else by_target,
-            "target": by_target,
-        }
-    return {"sparsity": sparsity, "objective": objective, "weight": weight, "heads": chosen}
+    own = responses[capability]
+    others = [response for name, response in responses.items() if name != capability]
+
+    def value(heads: list[int], candidates: np.ndarray) -> np.ndarray:
+        drop = own.drops_with(heads, candidates)
+        if objective == "target" or not others:
+            return drop
+        return drop - weight * np.mean(
+            [np.maximum(o.drops_with(heads, candidates), 0) for o in others], axis=0
+        )
+
+    needed = np.flatnonzero(own.single_drops() > 0)
+    alone = value([], needed)
+    ranked = needed[np.argsort(-alone, kind="stable")]
+    if objective != "joint":
+        return ranked[: min(sparsity, int((alone > 0).sum()))].tolist()
+    shortlist = ranked[:_SHORTLIST]
+    chosen = _grow(value, shortlist, sparsity)
+    for _ in range(_SWEEPS):
+        exchanged = _exchange(value, shortlist, chosen)
+        if exchanged == chosen:
+            break
+        chosen = exchanged
+    kept = _prune(partial(worth, responses, capability, weight=weight), chosen)
+    return _grow(value, np.sort(kept), sparsity)
 
 
-def mark_chosen(effects: pd.DataFrame, localization: dict[str, Any]) -> pd.DataFrame:
-    """Return the effects with a column ``chosen``."""
-    chosen = {(c, name) for c, heads in localization["heads"].items() for name in heads["chosen"]}
-    names = [f"L{layer}H{head}" for layer, head in zip(effects["layer"], effects["head"], strict=True)]
-    return effects.assign(chosen=[pair in chosen for pair in zip(effects["capability"], names, strict=True)])
+def worth(
+    responses: Mapping[str, Response], capability: str, heads: Sequence[int], *, weight: float
+) -> float:
+    """Return the expected drop of a capability less `weight` times the mean drop of the others."""
+    drops = {name: response.drop(list(heads)) for name, response in responses.items()}
+    own = drops.pop(capability)
+    return own - weight * float(np.mean([max(drop, 0.0) for drop in drops.values()])) if drops else own
 
 
-def _top(rank: np.ndarray, need: np.ndarray, k: int) -> list[int]:
-    """Return the k heads of highest rank, of those with a positive rank and need; ties by flat index."""
-    order = np.argsort(-rank, kind="stable")
-    return [int(i) for i in order if rank[i] > 0 and need[i] > 0][:k]
+def _grow(value: Value, candidates: np.ndarray, sparsity: int) -> list[int]:
+    """Take the best candidate, then the best beside it, and so on."""
+    chosen: list[int] = []
+    left = candidates.astype(int)
+    while len(chosen) < sparsity and len(left):
+        best = int(value(chosen, left).argmax())
+        chosen.append(int(left[best]))
+        left = np.delete(left, best)
+    return chosen
+
+
+def _exchange(value: Value, candidates: np.ndarray, chosen: list[int]) -> list[int]:
+    """Replace each head by the one that serves the set best in its place."""
+    chosen = list(chosen)
+    for i in range(len(chosen)):
+        rest = chosen[:i] + chosen[i + 1 :]
+        free = np.setdiff1d(candidates, rest)
+        chosen[i] = int(free[value(rest, free).argmax()])
+    return chosen
+
+
+def _prune(worth_of: Callable[[list[int]], float], chosen: list[int]) -> list[int]:
+    """Leave out heads as long as the set is worth more without one of them."""
+    while chosen:
+        fewer = [chosen[:i] + chosen[i + 1 :] for i in range(len(chosen))]
+        values = [worth_of(heads) for heads in fewer]
+        best = int(np.argmax(values))
+        if values[best] < worth_of(chosen):
+            break
+        chosen = fewer[best]
+    return chosen

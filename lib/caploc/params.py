@@ -29,6 +29,12 @@ class Prompts(Section):
     floor: Annotated[Number, Field(ge=0, lt=1)]
 
 
+class Gradients(Section):
+    """Where gradients are taken that tell, before any mask, which heads are likely to matter."""
+
+    gates: tuple[Annotated[Number, Field(gt=0, le=1)], ...]
+
+
 class Design(Section):
     """Which heads each mask knocks out."""
 
@@ -44,7 +50,20 @@ class Design(Section):
 class Recovery(Section):
     """How effects are estimated from masks and scores."""
 
-    score: Literal["logprob", "accuracy"]
+    estimator: Literal[
+        "bayes",
+        "lasso",
+        "lasso_cv",
+        "lasso_bic",
+        "adaptive_lasso",
+        "prior_ridge",
+        "elastic_net",
+        "omp",
+        "best_subset",
+        "stability",
+        "ard",
+    ]
+    score: Literal["logprob", "accuracy", "logit_accuracy", "margin"]
     alpha: Annotated[Number, Field(gt=0, lt=1)]
     alpha_relative: bool
     bootstrap: Annotated[StrictInt, Field(ge=2, le=100_000)]
@@ -53,7 +72,7 @@ class Recovery(Section):
 class Localization(Section):
     """How heads are chosen from the effects of all capabilities."""
 
-    objective: Literal["contrast", "target"]
+    objective: Literal["joint", "contrast", "target"]
     weight: Annotated[Number, Field(ge=0)]
 
 
@@ -81,6 +100,7 @@ class Params(Section):
     seed: Annotated[StrictInt, Field(ge=0)]
     capabilities: Annotated[tuple[str, ...], Field(min_length=1)]
     prompts: Prompts
+    gradients: Gradients
     design: Design
     recovery: Recovery
     localization: Localization
