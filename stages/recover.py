@@ -4,13 +4,12 @@ from _stage import run
 from caploc.designs import design_masks
 from caploc.files import (
     BASELINE,
-    DESIGN,
     EFFECTS,
     GRADIENTS,
     HEADS,
     INTERACTIONS,
-    MEASUREMENTS,
     MODEL,
+    REFINEMENT,
     read_json,
     read_table,
     write_json,
@@ -27,8 +26,8 @@ def main() -> None:
     """Fit the estimator to every capability, then choose sets of heads by the objective."""
     params = load_params()
     grid = HeadGrid.of_model(read_json(MODEL))
-    masks = design_masks(read_table(DESIGN), len(grid))
-    measured = {name: read_table(MEASUREMENTS / f"{name}.parquet") for name in params.capabilities}
+    masks = design_masks(read_table(REFINEMENT / "design.parquet"), len(grid))
+    measured = {name: read_table(REFINEMENT / f"{name}.parquet") for name in params.capabilities}
     observations = observe(measured, read_table(BASELINE), read_table(GRADIENTS))
     fits = fit_all(masks, observations, method(params.recovery, sparsity=params.sparsity, seed=params.seed))
     found = conclude(

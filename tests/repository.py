@@ -10,7 +10,18 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
-STAGES = ["check", "download", "baseline", "gradients", "design", "measure", "recover", "validate", "report"]
+STAGES = [
+    "check",
+    "download",
+    "baseline",
+    "gradients",
+    "design",
+    "measure",
+    "refine",
+    "recover",
+    "validate",
+    "report",
+]
 
 
 class Repository:

@@ -107,6 +107,21 @@ def inclusion_probabilities(weights: np.ndarray, size: int, *, uniform: float = 
     return probabilities
 
 
+def likely_to_matter(gradients: pd.DataFrame) -> np.ndarray:
+    """Return weights for a weighted design, [n_heads]: how strongly gradients move any capability's prompts.
+
+    Parameters
+    ----------
+    gradients : DataFrame
+        ``capability, prompt_id, gradient``; see :func:`caploc.gradients.gradients_table`.
+    """
+    sizes = [
+        np.sqrt((np.stack(part.tolist()) ** 2).mean(axis=0))
+        for _, part in gradients.groupby("capability", sort=False)["gradient"]
+    ]
+    return np.mean([size / size.sum() for size in sizes], axis=0)
+
+
 def systematic_mask(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw a mask that knocks every head out with its own probability, and always as many heads.
 

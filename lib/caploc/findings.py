@@ -33,10 +33,10 @@ class Findings:
         ``capability`` and the columns of :func:`caploc.recovery.interactions.pair_interactions`, heads by
         name: what pairs of a capability's leading heads do beyond the sum of both.
     heads : dict
-        ``heads``: for each capability ``chosen`` heads in rank order; ``target``, those that its own drop alone
-        would choose; ``selected``, the probability of each chosen head; ``harmful``, heads whose knockout
-        clearly helps; ``p_value`` and ``found``, whether masks held out bear the heads out; ``regret``,
-        ``enough_masks`` and ``learning``, what more masks can buy. ``universal``: heads that most
+        ``heads``: for each capability ``chosen`` heads in rank order; ``target``, those that its own drop
+        alone would choose; ``selected``, the probability of each chosen head; ``harmful``, heads whose
+        knockout clearly helps; ``p_value`` and ``found``, whether masks held out bear the heads out;
+        ``regret``, ``enough_masks`` and ``learning``, what more masks can buy. ``universal``: heads that most
         capabilities clearly need.
     """
 

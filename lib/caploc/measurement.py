@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from rich.progress import (
 from rich.text import Text
 
 from caploc.capabilities.prompts import PromptSet
+from caploc.files import write_table
 from caploc.models.loading import load_source
 from caploc.models.sources import ModelSource
 from caploc.params import Runtime
@@ -96,6 +98,32 @@ class Measurements:
         if scores is None:
             raise KeyError(f"not measured: heads {evaluation.heads}")
         return scores
+
+
+def measure_masks(
+    measurements: Measurements,
+    prompts: Mapping[str, PromptSet],
+    masks: Mapping[int, tuple[int, ...]],
+    title: str,
+) -> dict[str, pd.DataFrame]:
+    """Score prompt sets under masks (flat indices, by ``mask_id``), and return a `scores_table` of each."""
+    measurements.fill((Evaluation(mask, p) for mask in masks.values() for p in prompts.values()), title)
+    return {
+        name: scores_table({i: measurements.scores(Evaluation(mask, p)) for i, mask in masks.items()}, p)
+        for name, p in prompts.items()
+    }
+
+
+def write_measurements(
+    folder: Path,
+    tables: Mapping[str, pd.DataFrame],
+    prompts: Mapping[str, PromptSet],
+    store: MeasurementStore,
+) -> None:
+    """Write each capability's table, with all that its scores depend on."""
+    for name, table in tables.items():
+        provenance = {**store.context, "capability": name, "prompts": prompts[name].fingerprint}
+        write_table(folder / f"{name}.parquet", table, provenance)
 
 
 def scores_table(scores: Mapping[int, Scores], prompts: PromptSet) -> pd.DataFrame:

@@ -38,13 +38,20 @@ class Gradients(Section):
 class Design(Section):
     """Which heads each mask knocks out."""
 
-    scheme: Literal["balanced", "bernoulli"]
+    scheme: Literal["balanced", "bernoulli", "layer_balanced", "single", "weighted"]
     masks: Annotated[StrictInt, Field(ge=1, le=1_000_000)]
     density: Annotated[Number, Field(gt=0, lt=1)]
 
     def heads_per_mask(self, n_heads: int) -> int:
         """Return how many of a model's heads a mask knocks out (for bernoulli: on average)."""
-        return max(1, round(self.density * n_heads))
+        return 1 if self.scheme == "single" else max(1, round(self.density * n_heads))
+
+
+class Refinement(Section):
+    """Masks measured beyond the design's, about the heads that are still in doubt."""
+
+    masks: Annotated[StrictInt, Field(ge=0, le=1_000_000)]
+    rounds: PositiveInt
 
 
 class Recovery(Section):
@@ -102,6 +109,7 @@ class Params(Section):
     prompts: Prompts
     gradients: Gradients
     design: Design
+    refinement: Refinement
     recovery: Recovery
     localization: Localization
     validation: Validation
@@ -132,6 +140,16 @@ class Params(Section):
             raise CaplocError(
                 f"params.yaml: sparsity is {self.sparsity}, but {self.model} has only {n_heads} heads; "
                 "lower it"
+            )
+        if self.design.scheme == "weighted" and not self.gradients.gates:
+            raise CaplocError(
+                "params.yaml: design.scheme weighted takes its weights from gradients; "
+                "set gradients.gates to [1.0], or choose another scheme"
+            )
+        if self.design.scheme == "single" and self.design.masks != n_heads:
+            raise CaplocError(
+                f"params.yaml: design.scheme single knocks out each of {n_heads} heads once; "
+                f"set design.masks to {n_heads}"
             )
         size = self.design.heads_per_mask(n_heads)
         if not self.design.density * n_heads >= 1 or size >= n_heads:

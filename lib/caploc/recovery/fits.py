@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.special import expit
@@ -134,7 +134,8 @@ class MaskFit:
         self._masks, self._observations = masks, observations
         self._estimator, self._score = estimator, score
         scores = mask_scores(observations, score)
-        fitted = clone(estimator).fit(masks, scores, prior=_guess(observations))
+        fresh: Any = clone(estimator)
+        fitted = fresh.fit(masks, scores, prior=_guess(observations))
         scale = float(scores.std())
         self.effects = fitted.coef_
         self.scores = (scores - scores.mean()) / scale

@@ -65,9 +65,11 @@ class Observations:
             np.where(valid, measurements[name].to_numpy(dtype=float, na_value=np.nan), np.nan).reshape(shape)
             for name in ("logprob", "correct", "margin")
         )
-        intact = [baseline[name].to_numpy(dtype=float) for name in ("logprob", "margin", "tokens")]
+        intact, ahead, tokens = (
+            baseline[name].to_numpy(dtype=float) for name in ("logprob", "margin", "tokens")
+        )
         gradient = np.stack(gradients["gradient"].tolist()) if len(gradients) else None
-        return cls(logprob, correct, margin, *intact, gradient)
+        return cls(logprob, correct, margin, intact, ahead, tokens, gradient)
 
     @property
     def is_control(self) -> bool:
@@ -76,10 +78,15 @@ class Observations:
 
     def take(self, masks: np.ndarray, prompts: np.ndarray) -> Self:
         """Return some masks and prompts only, each as often as it is named."""
-        scores = [part[masks][:, prompts] for part in (self.logprob, self.correct, self.margin)]
-        intact = [part[prompts] for part in (self.intact_logprob, self.intact_margin, self.tokens)]
-        gradient = None if self.gradient is None else self.gradient[prompts]
-        return type(self)(*scores, *intact, gradient)
+        return type(self)(
+            self.logprob[masks][:, prompts],
+            self.correct[masks][:, prompts],
+            self.margin[masks][:, prompts],
+            self.intact_logprob[prompts],
+            self.intact_margin[prompts],
+            self.tokens[prompts],
+            None if self.gradient is None else self.gradient[prompts],
+        )
 
     def changes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each prompt's margin on the intact model, and its change under each mask.
