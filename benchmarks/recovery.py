@@ -3,9 +3,11 @@
     dvc repro                        # once: the model, its prompts, baseline and gradients
     python benchmarks/recovery.py    # hours on a CPU the first time; then all scores come from the store
 
-writes benchmarks/results/recovery.json (a record a method, capability, number of evaluations and seed) and
-docs/recovery.png, and prints the means. Heads are found on the pipeline's ``measure`` prompts and judged on
-its ``validate`` prompts. An evaluation is one prompt set scored under one mask; a gradient counts as three.
+writes benchmarks/results/recovery.json (a record a method, capability, number of evaluations and seed),
+benchmarks/results/coverage.json (how often the default's 90 % intervals cover what the exhaustive sweep
+measures) and docs/recovery.png, and prints the means. Heads are found on the pipeline's ``measure`` prompts
+and judged on its ``validate`` prompts. An evaluation is one prompt set scored under one mask; a gradient
+counts as three.
 """
 
 import json
@@ -35,9 +37,11 @@ from caploc.recovery.estimators import make_estimator
 from caploc.recovery.fits import BayesFit, Fit, MaskFit, fit_all
 from caploc.recovery.observations import Observations, observe
 from caploc.recovery.response import Link, Response
+from caploc.refinement import refine
 from caploc.strategies import greedy, thompson
 
 RESULTS = Path(__file__).parent / "results" / "recovery.json"
+COVERAGE = Path(__file__).parent / "results" / "coverage.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "recovery.png"
 BUDGETS = (40, 70, 100, 200)
 GRADIENT_COST = 3
@@ -203,6 +207,16 @@ def paper_lasso(bench: Bench, *, contrast: bool) -> Callable[[int, int], HeadSet
     return find
 
 
+def refined(bench: Bench, evaluations: int, seed: int) -> HeadSets:
+    """Spend the last third of the masks in rounds on the heads in doubt, by the default method."""
+    spent = GRADIENT_COST * bench.gradient_passes
+    more = (evaluations - spent) // 3
+    first, _ = bench.random_masks(evaluations - spent - more, seed)
+    pick = partial(choose, sparsity=bench.sparsity, objective="joint", weight=bench.weight)
+    masks = refine(first, bench.observe, BayesFit, pick, bench.localized, masks=more, rounds=3, seed=seed)
+    return bench.choose(fit_all(masks, bench.observe(masks), BayesFit), "joint", bench.weight)
+
+
 def gradient_only(bench: Bench, *, objective: str, weight: float) -> HeadSets:
     """Choose heads by the gradients alone."""
     responses = {}
@@ -254,16 +268,18 @@ def find_all(bench: Bench, seeds: int, *, all_estimators: bool) -> Iterable[Foun
         "paper_lasso": paper_lasso(bench, contrast=False),
         "contrast_lasso": paper_lasso(bench, contrast=True),
         "no_gradients": ours(bench, gradients=False, objective="joint", weight=bench.weight),
-        "single_heads": ours(bench, gradients=True, objective="contrast", weight=CONTRAST_WEIGHT),
     }
     for budget in BUDGETS:
         for seed in range(seeds):
             for name, find in by_masks.items():
                 yield Found(name, budget, seed, find(budget, seed))
-    for weight in (1.0, 2.0, 4.0):
-        find = ours(bench, gradients=True, objective="joint", weight=weight)
+    at_100 = {
+        f"weight_{w:g}": ours(bench, gradients=True, objective="joint", weight=w) for w in (1.0, 2.0, 4.0)
+    }
+    at_100["single_heads"] = ours(bench, gradients=True, objective="contrast", weight=CONTRAST_WEIGHT)
+    for name, find in at_100.items():
         for seed in range(seeds):
-            yield Found(f"weight_{weight:g}", 100, seed, find(100, seed))
+            yield Found(name, 100, seed, find(100, seed))
     spent = GRADIENT_COST * bench.gradient_passes
     yield Found("gradient_only", spent, 0, gradient_only(bench, objective="joint", weight=bench.weight))
     n_heads = len(bench.grid)
@@ -271,12 +287,12 @@ def find_all(bench: Bench, seeds: int, *, all_estimators: bool) -> Iterable[Foun
     yield Found("exhaustive_joint", n_heads, 0, exhaustive(bench, objective="joint", weight=bench.weight))
     later = (bench.sparsity - 1) * SHORTLIST - bench.sparsity * (bench.sparsity - 1) // 2
     yield Found("greedy", n_heads + later, 0, greedy_rounds(bench))
+    yield Found("thompson", 200, 0, thompson_rounds(bench, 200, 0))
     for seed in range(seeds):
-        yield Found("thompson", 200, seed, thompson_rounds(bench, 200, seed))
+        yield Found("refined", 100, seed, refined(bench, 100, seed))
     if all_estimators:
         for name in ESTIMATORS:
-            for seed in range(seeds):
-                yield Found(name, 100, seed, by_estimator(bench, name, "contrast")(100, seed))
+            yield Found(name, 100, 0, by_estimator(bench, name, "contrast")(100, 0))
 
 
 def judge(bench: Bench, found: list[Found]) -> pd.DataFrame:
@@ -308,6 +324,40 @@ def judge(bench: Bench, found: list[Found]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def coverage(bench: Bench, seeds: int) -> list[dict]:
+    """Count how often the default's 90 % intervals cover a head's effect when it alone is knocked out."""
+    sweep = bench.observe(np.eye(len(bench.grid), dtype=bool))
+    records = []
+    for budget in BUDGETS:
+        for seed in range(seeds):
+            masks, observations = bench.random_masks(budget - GRADIENT_COST * bench.gradient_passes, seed)
+            fits = fit_all(masks, observations, BayesFit)
+            rng = np.random.default_rng(seed)
+            for name in bench.localized:
+                truth = expit(sweep[name].margin).mean(axis=1) - expit(sweep[name].intact_margin).mean()
+                draws = [fits[name].replicate(rng)[0] for _ in range(100)]
+                low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+                covered = float(((low <= truth) & (truth <= high)).mean())
+                correlation = float(np.corrcoef(fits[name].effects, truth)[0, 1])
+                records.append(
+                    {
+                        "capability": name,
+                        "evaluations": budget,
+                        "seed": seed,
+                        "covered": round(covered, 4),
+                        "correlation": round(correlation, 4),
+                    }
+                )
+    return records
+
+
+def write(path: Path, records: list[dict]) -> None:
+    """Write a record a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(record) for record in records)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def summarize(records: pd.DataFrame) -> pd.DataFrame:
@@ -386,9 +436,9 @@ def main(
         gradient_passes=len(params.gradients.gates),
     )
     records = judge(bench, list(find_all(bench, seeds, all_estimators=estimators)))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(record) for record in records.to_dict("records"))
-    out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    write(out, records.to_dict("records"))
+    covered = coverage(bench, seeds)
+    write(COVERAGE, covered)
     draw(records)
     table = Table("method", "evaluations", "selectivity", "of the seeds", "drop", "spillover", "clean")
     for (name, evaluations), row in summarize(records).iterrows():
@@ -403,6 +453,8 @@ def main(
             f"{row['clean']:.1f}",
         )
     Console().print(table)
+    by_budget = pd.DataFrame(covered).groupby("evaluations")[["covered", "correlation"]].mean()
+    Console().print("90 % intervals against the exhaustive sweep:", by_budget.round(3).to_string(), sep="\n")
 
 
 def _without_gradient(observed: Observations) -> Observations:

@@ -86,8 +86,44 @@ def test_runtime_settings_rerun_nothing_but_the_check(repository):
     assert set(repository.ran("exp", "run", "-S", "runtime.batch_tokens=512")) <= {"check"}
 
 
-def test_sparsity_reruns_recovery_and_what_follows(repository):
-    assert repository.ran("exp", "run", "-S", "sparsity=1") == ["check", "recover", "validate", "report"]
+def test_sparsity_reruns_recovery_and_what_follows_and_measures_no_mask(repository):
+    ran = repository.ran("exp", "run", "-S", "sparsity=1")
+    assert ran == ["check", "refine", "recover", "validate", "report"]
+    assert repository.measured("refine") == (0, MASKS * len(LEARNT))
+
+
+def test_refinement_adds_masks_to_the_design_and_only_these_are_measured(repository):
+    ran = repository.ran("exp", "run", "-S", "refinement.masks=4", "-S", "refinement.rounds=2")
+    assert "measure" not in ran
+    design = pd.read_parquet(repository.folder / "artifacts/design.parquet")
+    refined = pd.read_parquet(repository.folder / "artifacts/refinement/design.parquet")
+    assert MASKS < len(refined) <= MASKS + 4
+    assert [h.tolist() for h in refined["heads"][:MASKS]] == [h.tolist() for h in design["heads"]]
+    assert {len(heads) for heads in refined["heads"]} == {len(heads) for heads in design["heads"]}
+    for name in LEARNT:
+        table = pd.read_parquet(repository.folder / f"artifacts/refinement/{name}.parquet")
+        assert table["mask_id"].nunique() == len(refined)
+    assert json.loads(repository.read("artifacts/heads.json"))["masks"] == len(refined)
+    assert repository.ran("exp", "run", "-S", "recovery.estimator=lasso", "-S", "refinement.masks=0") == [
+        *("check", "refine", "recover", "validate", "report")
+    ]
+
+
+def test_gradients_may_be_left_out(repository):
+    ran = repository.ran("exp", "run", "-S", "gradients.gates=[]")
+    assert "gradients" in ran
+    assert "recover" in ran
+    assert len(pd.read_parquet(repository.folder / "artifacts/gradients.parquet")) == 0
+
+
+@pytest.mark.parametrize("scheme", ["layer_balanced", "weighted", "bernoulli"])
+def test_every_scheme_runs_through(repository, scheme):
+    assert "recover" in repository.ran("exp", "run", "-S", f"design.scheme={scheme}")
+
+
+def test_an_exhaustive_sweep_is_a_design_like_others(repository):
+    ran = repository.ran("exp", "run", "-S", "design.scheme=single", "-S", "design.masks=16")
+    assert "report" in ran
 
 
 def test_another_seed_downloads_nothing(repository):
@@ -181,6 +217,10 @@ def test_a_killed_measurement_resumes_and_ends_the_same(repository):
         ("design.density=1", "design.density: "),
         ("design.masks=2", "too few to fit"),
         ("prompts.measure=100000", "prompts.measure"),
+        ("design.scheme=single", "set design.masks to 16"),
+        ("gradients.gates=[2.0]", "gradients.gates.0: "),
+        ("refinement.masks=-1", "refinement.masks: "),
+        ("recovery.estimator=ols", "recovery.estimator: "),
         ("+design.colour=red", "design.colour: unknown key"),
         ("+colour=red", "colour: unknown key"),
     ],

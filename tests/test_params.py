@@ -50,6 +50,13 @@ def test_sparsity_must_be_a_positive_whole_number(tmp_path, value):
         ("prompts__validate", 0, "prompts.validate"),
         ("recovery__alpha", 0, "recovery.alpha"),
         ("recovery__score", "loss", "recovery.score"),
+        ("recovery__estimator", "ols", "recovery.estimator"),
+        ("gradients__gates", [0.0], "gradients.gates.0"),
+        ("gradients__gates", 1.0, "gradients.gates"),
+        ("gradients__gates", ["one"], "gradients.gates.0"),
+        ("refinement__masks", -1, "refinement.masks"),
+        ("refinement__rounds", 0, "refinement.rounds"),
+        ("localization__objective", "best", "localization.objective"),
         ("runtime__device", "tpu", "runtime.device"),
         ("dtype", "int8", "dtype"),
         ("seed", -1, "seed"),
@@ -70,6 +77,14 @@ def test_the_key_at_fault_is_named(tmp_path, key, value, message):
         load(tmp_path, **{key: value})
     assert message in str(error.value)
     assert "mend it there" in str(error.value)
+
+
+def test_schemes_with_conditions_name_them(tmp_path):
+    with pytest.raises(CaplocError, match=r"set design\.masks to 270"):
+        load(tmp_path, design__scheme="single").require_heads(270)
+    load(tmp_path, design__scheme="single", design__masks=270).require_heads(270)
+    with pytest.raises(CaplocError, match=r"set gradients\.gates to \[1.0\]"):
+        load(tmp_path, design__scheme="weighted", gradients__gates=[]).require_heads(270)
 
 
 def test_all_faults_are_told_at_once(tmp_path):

@@ -70,8 +70,26 @@ def heads():
     lists = {"add": ["L0H1", "L1H0"], "capital": ["L0H0"], "empty": []}
     return {
         "sparsity": 2,
-        "objective": "contrast",
-        "heads": {name: {"chosen": list(got), "target": list(got)} for name, got in lists.items()},
+        "objective": "joint",
+        "masks": 64,
+        "heads": {name: finding(got) for name, got in lists.items()},
+        "universal": ["L0H2"],
+    }
+
+
+def finding(chosen):
+    """What recovery says of a capability; with fewer than two heads it is not sure."""
+    sure = len(chosen) > 1
+    return {
+        "chosen": chosen,
+        "target": chosen,
+        "harmful": ["L1H1"] if sure else [],
+        "selected": dict.fromkeys(chosen, 0.875),
+        "p_value": 0.0004 if sure else 0.4,
+        "found": sure,
+        "regret": 0.03,
+        "enough_masks": sure,
+        "learning": [{"masks": 64, "agreement": 1.0, "worth": 0.5}],
     }
 
 
@@ -185,6 +203,9 @@ def test_summary_table_shows_scores_heads_and_comparison(validation, heads, name
     assert "target effect alone: mean selectivity 0.23" in text
     assert "sparsity allows: mean drop 0.10" in text
     assert "prose: 0.50 nats" in text
+    assert "Not borne out by masks held out: capital, empty" in text
+    assert "More masks would help: capital, empty" in text
+    assert "Heads that most capabilities need: L0H2" in text
 
 
 def test_curves_stay_where_a_share_can_be(validation):
@@ -241,7 +262,7 @@ def test_png_holds_no_version_and_no_time(effects, validation, heads):
 
 def test_figures_bear_a_run_in_which_nothing_was_found(effects, validation, heads):
     nothing = validation[validation["head_set"].str.startswith("random")]
-    heads = {**heads, "heads": {name: {"chosen": [], "target": []} for name in heads["heads"]}}
+    heads = {**heads, "heads": {name: finding([]) for name in heads["heads"]}}
     page = report(effects.assign(chosen=False, standardized=0.0), nothing, heads)
     assert page.count("No heads were chosen.") == 3
 
@@ -259,6 +280,16 @@ def test_report_judges_by_the_interval(validation, effects, heads):
     assert "capital: localized." in page
     assert "add: not selective." in other
     assert "capital: not localized." in other
+
+
+def test_report_says_how_sure_it_is(validation, effects, heads):
+    page = report(effects, validation, heads)
+    assert "What 64 masks say" in page
+    assert "<td>L0H1 88% L1H0 88%</td><td>yes (p = 0.0004)</td>" in page
+    assert "<td>no (p = 0.4)</td>" in page
+    assert "universal heads): L0H2." in page
+    nothing = report(effects, validation, {**heads, "universal": []})
+    assert "No head is clearly needed by most capabilities." in nothing
 
 
 def test_report_is_one_page_with_alt_texts_and_provenance(effects, validation, heads):

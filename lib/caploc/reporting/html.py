@@ -43,6 +43,9 @@ def render_report(
         verdicts="\n".join(_verdict(validation, heads, name, row) for name, row in capability_rows(found)),
         summary=_summary(found, heads),
         comparison=escape(". ".join(comparison(found))),
+        doubts=_doubts(heads),
+        masks=heads["masks"],
+        universal=escape(_universal(heads)),
         drops=_drops(validation, [name for name, _ in capability_rows(found)]),
         figures="\n".join(_figure(figure) for figure in figures),
         provenance="\n".join(
@@ -77,6 +80,41 @@ def _verdict(
         f"Knocking out {number} ({escape(' '.join(chosen))}) takes it from {before} to {after}; "
         f"the other capabilities lose {100 * row['spillover']:z.0f} points on average.</li>"
     )
+
+
+def _doubts(heads: Mapping[str, Any]) -> str:
+    """Return how sure each choice is, and whether more masks would better it."""
+    titles = (
+        "capability",
+        "heads, with the probability that each is chosen",
+        "borne out by masks held out",
+        "worth of the set",
+        "at most gained by more masks",
+        "enough masks",
+        "harmful heads",
+    )
+    rows = []
+    for name, found in heads["heads"].items():
+        selected = " ".join(f"{head} {probability:.0%}" for head, probability in found["selected"].items())
+        rows.append(
+            [
+                name,
+                selected or "none",
+                f"{'yes' if found['found'] else 'no'} (p = {found['p_value']:.1g})",
+                f"{found['learning'][-1]['worth']:z.2f}",
+                f"{found['regret']:z.2f}",
+                "yes" if found["enough_masks"] else "no",
+                " ".join(found["harmful"]) or "none",
+            ]
+        )
+    return _table(titles, rows)
+
+
+def _universal(heads: Mapping[str, Any]) -> str:
+    names = heads["universal"]
+    if not names:
+        return "No head is clearly needed by most capabilities."
+    return f"Needed by most capabilities (universal heads): {' '.join(names)}."
 
 
 def _judge(ci_low: float, spillover: float) -> tuple[str, str]:

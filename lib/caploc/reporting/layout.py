@@ -75,6 +75,17 @@ $drops
 </div>
 </details>
 </section>
+<section aria-labelledby="doubts">
+<h2 id="doubts">How sure</h2>
+<div class="scroll">
+$doubts
+</div>
+<p class="soft">What $masks masks say, before any held-out prompt. A head's probability is how often it is
+chosen when effects and prompts are drawn anew from what the data leave open. <em>Borne out</em>: heads
+chosen without some masks predict the scores under these. <em>Worth</em>: the predicted drop less the
+weighted harm to the others; more masks can add to it the next column at most, as expected, and are enough
+when that is less than a tenth. <em>Harmful</em>: knocking them out clearly helps. $universal</p>
+</section>
 <section aria-labelledby="figures">
 <h2 id="figures">Figures</h2>
 $figures

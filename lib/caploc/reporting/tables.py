@@ -85,7 +85,7 @@ def summary_table(metrics: Metrics, heads: Mapping[str, Any]) -> Table:
     table = Table(
         title="Heads that each capability needs", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
-    table.caption = "\n".join(comparison(metrics))
+    table.caption = "\n".join([*comparison(metrics), *doubt_lines(heads)])
     for title in ("capability", "intact -> out", "drop", "spillover", "selectivity"):
         table.add_column(title, justify="left" if title == "capability" else "right", no_wrap=True)
     table.add_column("heads")
@@ -124,6 +124,19 @@ def comparison(metrics: Metrics) -> list[str]:
     for control in controls_in(metrics):
         worst = max(row.get(control + _NATS, 0.0) for _, row in capability_rows(metrics))
         lines.append(f"Largest loss on {control}: {worst:z.2f} nats a token")
+    return lines
+
+
+def doubt_lines(heads: Mapping[str, Any]) -> list[str]:
+    """Say which findings the masks do not bear out, where more masks would help, and the universal heads."""
+    found = heads["heads"]
+    lines = []
+    if unsure := [name for name, one in found.items() if not one["found"]]:
+        lines.append(f"Not borne out by masks held out: {', '.join(unsure)}")
+    if wanting := [name for name, one in found.items() if not one["enough_masks"]]:
+        lines.append(f"More masks would help: {', '.join(wanting)}")
+    if heads["universal"]:
+        lines.append(f"Heads that most capabilities need: {' '.join(heads['universal'])}")
     return lines
 
 
