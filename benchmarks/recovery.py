@@ -287,7 +287,7 @@ def find_all(bench: Bench, seeds: int, *, all_estimators: bool) -> Iterable[Foun
     yield Found("exhaustive_joint", n_heads, 0, exhaustive(bench, objective="joint", weight=bench.weight))
     later = (bench.sparsity - 1) * SHORTLIST - bench.sparsity * (bench.sparsity - 1) // 2
     yield Found("greedy", n_heads + later, 0, greedy_rounds(bench))
-    yield Found("thompson", 200, 0, thompson_rounds(bench, 200, 0))
+    yield Found("thompson", 100, 0, thompson_rounds(bench, 100, 0))
     for seed in range(seeds):
         yield Found("refined", 100, seed, refined(bench, 100, seed))
     if all_estimators:

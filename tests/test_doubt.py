@@ -93,8 +93,8 @@ def test_nothing_is_called_found_where_no_head_matters(fit_one, gradient):
         found = concluded(fit_one, 60, seed, null, gradient=gradient, replicates=2).heads["heads"]
         p_values += [found[name]["p_value"] for name in null]
         for name in null:
-            assert found[name]["found"] == (found[name]["p_value"] < 0.05 and bool(found[name]["chosen"]))
-    assert np.mean(np.array(p_values) < 0.05) <= 0.1  # 40 draws: more than 4 in 1 of 30 runs by chance
+            assert found[name]["found"] == (found[name]["p_value"] < 0.02 and bool(found[name]["chosen"]))
+    assert np.mean(np.array(p_values) < 0.02) <= 0.05
     assert np.median(p_values) > 0.2
 
 

@@ -1,16 +1,15 @@
-"""More masks where findings are in doubt: rounds of knockouts of the heads that may or may not be chosen."""
+"""More masks where findings are in doubt: the sets of heads that might be chosen, knocked out themselves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 
 import numpy as np
 
-from caploc.adaptive import next_masks
 from caploc.recovery.doubt import Choose
 from caploc.recovery.fits import Fit, Method, fit_all
 from caploc.recovery.observations import Observations
 
-_REPLICATES = 50
-_LEAST_DOUBT = 1e-3
+_TRIES = 10
 _STABLE_ROUNDS = 3
 
 
@@ -25,16 +24,18 @@ def refine(
     rounds: int,
     seed: int,
 ) -> np.ndarray:
-    """Add masks to a design, each round's about the heads that the rounds before left in doubt.
+    """Add masks to a design, each a set of heads that might be chosen, for all that is known so far.
 
-    A head is in doubt for a capability by how far its probability of being chosen is from 0 and 1; what
-    counts is the capability that doubts it most. It ends early when every capability's heads were the
-    same for three rounds.
+    A round fits all capabilities, then takes them in turn: effects are drawn from what the data leave open,
+    and the heads chosen by them become a mask (posterior sampling, Thompson 1933). Heads beyond doubt are in
+    every such mask of their capability, doubtful ones in some; and what a set costs is measured, where
+    random masks only let it be added up. It ends early when every capability's heads were the same for
+    three rounds, or no new set comes up.
 
     Parameters
     ----------
     design : ndarray of bool, [n_masks, n_heads]
-        The masks so far; new ones knock out as many heads.
+        The masks so far.
     observe : callable
         Measures all capabilities under some masks.
     fit_one, choose : callable
@@ -53,7 +54,7 @@ def refine(
     ndarray of bool, [n_masks + n_added, n_heads]
         The design, with the masks added.
     """
-    first, size = len(design), round(design.sum(axis=1).mean())
+    first = len(design)
     history: list[dict[str, list[int]]] = []
     for end in np.unique(np.linspace(first, first + masks, rounds + 1).round().astype(int))[1:]:
         fits = fit_all(design, observe(design), fit_one)
@@ -62,19 +63,32 @@ def refine(
         latest = history[-_STABLE_ROUNDS:]
         if len(latest) == _STABLE_ROUNDS and all(chosen == latest[0] for chosen in latest):
             break
-        rng = np.random.default_rng([seed, len(design)])
-        doubt = np.maximum(_doubt(fits, choose, localized, rng), _LEAST_DOUBT)
-        design = np.vstack([design, next_masks(doubt, size, end - len(design), rng)])
+        count = end - len(design)
+        new = _plausible_sets(fits, choose, localized, design, count, np.random.default_rng([seed, end]))
+        if not len(new):
+            break
+        design = np.vstack([design, new])
     return design
 
 
-def _doubt(
-    fits: Mapping[str, Fit], choose: Choose, localized: Sequence[str], rng: np.random.Generator
+def _plausible_sets(
+    fits: Mapping[str, Fit],
+    choose: Choose,
+    localized: Sequence[str],
+    design: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    n_heads = len(next(iter(fits.values())).effects)
-    selected = np.zeros((len(localized), n_heads))
-    for _ in range(_REPLICATES):
-        drawn = {name: fit.replicate(rng)[1] for name, fit in fits.items()}
-        for row, name in enumerate(localized):
-            selected[row, choose(drawn, name)] += 1 / _REPLICATES
-    return np.minimum(selected, 1 - selected).max(axis=0)
+    """Return up to `count` masks that the design lacks, by drawing a bounded number of times."""
+    known = {mask.tobytes() for mask in design}
+    new: list[np.ndarray] = []
+    for name in islice(cycle(localized), _TRIES * count):
+        drawn = {other: fit.replicate(rng)[1] for other, fit in fits.items()}
+        mask = np.zeros(design.shape[1], dtype=bool)
+        mask[choose(drawn, name)] = True
+        if mask.any() and mask.tobytes() not in known:
+            known.add(mask.tobytes())
+            new.append(mask)
+        if len(new) == count:
+            break
+    return np.array(new, dtype=bool).reshape(-1, design.shape[1])
