@@ -32,7 +32,8 @@ def test_it_shows_the_last_run(tmp_path, monkeypatch):
     assert code != 0
     row = {"baseline": 0.9, "knocked_out": 0.2, "drop": 0.7, "spillover": 0.1, "selectivity": 0.6, "heads": 1}
     write_json(METRICS, {"addition": row, "mean": {"drop": 0.7, "spillover": 0.1, "selectivity": 0.6}})
-    write_json(HEADS, {"heads": {"addition": {"chosen": ["L3H1"], "target": ["L3H1"]}}})
+    addition = {"chosen": ["L3H1"], "target": ["L3H1"], "found": True, "enough_masks": True}
+    write_json(HEADS, {"heads": {"addition": addition}, "universal": []})
     code, text = said("show")
     assert code == 0
     assert "0.90 -> 0.20" in text

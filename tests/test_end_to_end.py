@@ -115,9 +115,8 @@ def test_gradients_may_be_left_out(repository):
     assert len(pd.read_parquet(repository.folder / "artifacts/gradients.parquet")) == 0
 
 
-@pytest.mark.parametrize("scheme", ["layer_balanced", "weighted", "bernoulli"])
-def test_every_scheme_runs_through(repository, scheme):
-    assert "recover" in repository.ran("exp", "run", "-S", f"design.scheme={scheme}")
+def test_masks_may_follow_the_gradients(repository):
+    assert "recover" in repository.ran("exp", "run", "-S", "design.scheme=weighted")
 
 
 def test_an_exhaustive_sweep_is_a_design_like_others(repository):

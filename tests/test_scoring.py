@@ -205,6 +205,12 @@ def test_a_prompt_without_finite_logits_is_not_valid_rather_than_wrong(llama, to
     assert np.isfinite(scores.logprob[[0, 2]]).all()
 
 
+def test_a_choice_without_a_wrong_answer_is_named(llama, tokenizer):
+    prompts = PromptSet(Metric.CHOICE, (Prompt("good", "x", ("y",)), Prompt("bad", "x")))
+    with pytest.raises(CaplocError, match="'bad' has no wrong choice"):
+        Scorer(llama, tokenizer).score(prompts)
+
+
 def test_a_control_has_no_right_or_wrong(llama, tokenizer, random_prompts):
     scores = Scorer(llama, tokenizer).score(random_prompts(5, Metric.LOGPROB))
     assert np.isnan(scores.correct).all()

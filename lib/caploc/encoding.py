@@ -156,8 +156,15 @@ def encode(prompts: PromptSet, tokenizer: Any, *, context: int | None, share_pre
     Raises
     ------
     CaplocError
-        If the tokens of a text and its answer do not follow each other, or a prompt exceeds the context.
+        If a choice has no wrong answer, the tokens of a text and its answer do not follow each other, or a
+        prompt exceeds the context.
     """
+    if prompts.metric is Metric.CHOICE:
+        for prompt in prompts.prompts:
+            if not prompt.others:
+                raise CaplocError(
+                    f"prompt {prompt.text[-60:]!r} has no wrong choice; give it others, or score it as exact"
+                )
     pairs = [(i, p.text, a) for i, p in enumerate(prompts.prompts) for a in (p.answer, *p.others)]
     rows = [_split(text, answer, tokenizer, context) for _, text, answer in pairs]
     prompt_of_row = np.array([i for i, _, _ in pairs])
