@@ -1,5 +1,6 @@
 """What a design can tell before anything is measured, and whether its masks would destroy the model."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +124,6 @@ def warnings(masks: np.ndarray, baseline: pd.DataFrame, gradients: pd.DataFrame)
             if density := advise_density(masks, intact["margin"].to_numpy(), losses):
                 found.append(
                     f"most masks are expected to destroy {name}, and tell its heads apart no more; "
-                    f"lower design.density to {density:.2g}"
+                    f"lower design.density to {math.ceil(density * 1e5) / 1e5:g}"
                 )
     return found

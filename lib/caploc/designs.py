@@ -11,7 +11,7 @@ from caploc.errors import CaplocError
 from caploc.heads import HeadGrid
 
 _MOST = 0.5  # of the masks may knock one head out: beyond, its column tells less again
-_UNIFORM = 0.25  # of a weighted design ignores the weights, so that no head is left out
+_UNIFORM = 0.25  # of a weighted design ignores the weights: heads of weight 0 may matter
 
 
 def sample_masks(
@@ -119,7 +119,8 @@ def likely_to_matter(gradients: pd.DataFrame) -> np.ndarray:
         np.sqrt((np.stack(part.tolist()) ** 2).mean(axis=0))
         for _, part in gradients.groupby("capability", sort=False)["gradient"]
     ]
-    return np.mean([size / size.sum() for size in sizes], axis=0)
+    telling = [size / size.sum() for size in sizes if size.any()]
+    return np.mean(telling, axis=0) if telling else np.ones_like(sizes[0])
 
 
 def systematic_mask(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -17,7 +17,7 @@ from caploc.recovery.fits import Fit
 from caploc.recovery.interactions import pair_interactions
 
 _CLEAR = 3.0  # standard errors
-_SURE = 0.02  # p-value; folds share masks, so that chance passes it in up to 4 % of cases
+_SURE = 0.05  # p-value
 _ENOUGH = 0.1  # of the worth that the chosen heads have
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from caploc.capabilities.prompts import Capability, Metric, PromptSet
 from caploc.encoding import Batch, EncodedPrompts
+from caploc.errors import CaplocError
 from caploc.forwards import map_cache
 from caploc.heads import HeadLike
 from caploc.knockouts import head_gates, knockout
@@ -121,12 +122,22 @@ def gradients_table(
     DataFrame
         A row a capability and prompt: ``capability, prompt_id, gradient``, the last a list over all heads;
         no row if no value of the gates is given.
+
+    Raises
+    ------
+    CaplocError
+        If a gradient is not finite.
     """
     parts = [pd.DataFrame({"capability": [], "prompt_id": [], "gradient": []}, dtype=object)]
     for name, capability in capabilities.items():
         if gates:
             prompts = capability.splits["measure"]
             gradient = np.mean([margin_gradients(scorer, prompts, gate=gate) for gate in gates], axis=0)
+            if not np.isfinite(gradient).all():
+                raise CaplocError(
+                    f"the gradients of {name} are not finite; try dtype: float32 in params.yaml, or fewer "
+                    "gradients.gates"
+                )
             ids = [prompt.id for prompt in prompts.prompts]
             parts.append(pd.DataFrame({"capability": name, "prompt_id": ids, "gradient": list(gradient)}))
     return pd.concat(parts, ignore_index=True)

@@ -15,6 +15,9 @@ PromptCount = Annotated[StrictInt, Field(ge=8)]  # fewer allow no honest interva
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
+_LEAST_MASKS = 10  # fewer cannot be split into folds that tell anything
+
+
 class Section(BaseModel):
     """A part of params.yaml: unknown keys are errors, values never change."""
 
@@ -151,13 +154,18 @@ class Params(Section):
                 f"params.yaml: design.scheme single knocks out each of {n_heads} heads once; "
                 f"set design.masks to {n_heads}"
             )
+        if self.design.scheme == "weighted" and self.design.density > 0.5:
+            raise CaplocError(
+                "params.yaml: design.scheme weighted knocks out half of the heads at most; "
+                "lower design.density"
+            )
         size = self.design.heads_per_mask(n_heads)
         if not self.design.density * n_heads >= 1 or size >= n_heads:
             raise CaplocError(
                 f"params.yaml: design.density {self.design.density:g} of {n_heads} heads must be at least "
                 "one head and not all of them"
             )
-        needed = max(-(-n_heads // size), 2 * self.sparsity)
+        needed = max(-(-n_heads // size), 2 * self.sparsity, _LEAST_MASKS)
         if self.design.masks < needed:
             raise CaplocError(
                 f"params.yaml: design.masks is {self.design.masks}, too few to fit: {n_heads} heads at "

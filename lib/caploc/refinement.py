@@ -10,6 +10,7 @@ from caploc.recovery.fits import Fit, Method, fit_all
 from caploc.recovery.observations import Observations
 
 _TRIES = 10
+_LEAST_A_ROUND = 8  # masks: a choice that fewer leave alone is not stable for that
 _STABLE_ROUNDS = 3
 
 
@@ -45,7 +46,7 @@ def refine(
     masks : int
         Masks to add, at most.
     rounds : int
-        In how many rounds.
+        In how many rounds, of eight masks at least.
     seed : int
         The same seed and scores give the same masks.
 
@@ -56,6 +57,7 @@ def refine(
     """
     first = len(design)
     history: list[dict[str, list[int]]] = []
+    rounds = max(1, min(rounds, masks // _LEAST_A_ROUND))
     for end in np.unique(np.linspace(first, first + masks, rounds + 1).round().astype(int))[1:]:
         fits = fit_all(design, observe(design), fit_one)
         responses = {name: fit.response for name, fit in fits.items()}

@@ -226,7 +226,7 @@ def _curvature(loss: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarra
 
 def _prior_variance(guess: np.ndarray, Y: np.ndarray, floor: float, power: float) -> np.ndarray:
     size = np.sqrt((guess**2).mean(axis=0))
-    rms = np.sqrt((guess**2).mean()) or np.sqrt((Y**2).mean())
+    rms = np.sqrt((guess**2).mean()) or np.sqrt((Y**2).mean()) or 1.0
     return (rms * (floor + size / rms) ** power) ** 2
 
 

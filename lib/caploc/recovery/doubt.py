@@ -86,7 +86,7 @@ def doubts(
             effects[name][b], drawn[name] = fit.replicate(rng)
         for name, heads in chosen.items():
             best = choose(drawn, name)
-            selected[name][best] += 1 / replicates
+            selected[name][best] += 1
             regret[name] += max(worth(drawn, name, best) - worth(drawn, name, heads), 0) / replicates
     p_values = _held_out(masks, fits, chosen, choose, rng)
     learning = _learning(fits, responses, chosen, choose, worth, len(masks))
@@ -96,7 +96,7 @@ def doubts(
             stderr=effects[name].std(axis=0, ddof=1),
             ci_low=np.quantile(effects[name], low, axis=0),
             ci_high=np.quantile(effects[name], high, axis=0),
-            selected=selected[name],
+            selected=selected[name] / replicates,
             regret=regret.get(name, 0.0),
             p_value=p_values.get(name, 1.0),
             learning=learning.get(name, []),
@@ -115,20 +115,39 @@ def _held_out(
     """Return the one-sided p-value of the correlation of predictions and scores, over held-out masks.
 
     For each fold the heads are chosen, and their effects fitted, without its masks; a mask's score is then
-    predicted from which of these heads it knocks out.
+    predicted from which of these heads it knocks out. Equal masks share a fold, and how many heads a mask
+    knocks out explains nothing: any heads would predict that.
     """
-    folds = np.array_split(rng.permutation(len(masks)), _FOLDS)
+    distinct = np.unique(masks, axis=0, return_inverse=True)[1].ravel()
+    n_distinct = distinct.max() + 1
+    fold_of = (rng.permutation(n_distinct) % _FOLDS)[distinct]
+    size = masks.sum(axis=1)
+    folds = [np.flatnonzero(fold_of == fold) for fold in range(min(_FOLDS, n_distinct))]
     predicted = {name: np.zeros(len(masks)) for name in chosen}
-    observed = {name: fits[name].scores.copy() for name in chosen}
+    observed = {name: np.zeros(len(masks)) for name in chosen}
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(masks)), fold)
         responses = {name: fit.refit(rest).response for name, fit in fits.items()}
         for name in chosen:
             heads = choose(responses, name)
-            predicted[name][fold] = responses[name].scores_under(masks[fold], heads)
-            for values in (predicted[name], observed[name]):
-                values[fold] -= values[fold].mean()
-    return {name: _one_sided(predicted[name], observed[name], len(masks) - _FOLDS - 1) for name in chosen}
+            predicted[name][fold] = _beyond_mean(responses[name].scores_under(masks[fold], heads))
+            observed[name][fold] = _beyond_mean(fits[name].scores[fold])
+        size[fold] = _beyond_mean(size[fold])
+    freedom = n_distinct - len(folds) - 2
+    return {
+        name: _one_sided(_beyond(predicted[name], size), _beyond(observed[name], size), freedom)
+        for name in chosen
+    }
+
+
+def _beyond_mean(values: np.ndarray) -> np.ndarray:
+    return values - values.mean()
+
+
+def _beyond(values: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return what a line through the origin of `other` does not explain."""
+    length = other @ other
+    return values - other * (values @ other / length) if length > 0 else values
 
 
 def _one_sided(predicted: np.ndarray, observed: np.ndarray, freedom: int) -> float:
@@ -136,7 +155,8 @@ def _one_sided(predicted: np.ndarray, observed: np.ndarray, freedom: int) -> flo
     if norm == 0 or freedom < 1:
         return 1.0
     r = min(float(predicted @ observed) / norm, 1 - 1e-12)
-    return float(stats.t.sf(r * np.sqrt(freedom / (1 - r**2)), freedom))
+    # each fold is predicted from the others: every pair of masks counts twice, which doubles the variance
+    return float(stats.t.sf(r * np.sqrt(freedom / 2 / (1 - r**2)), freedom))
 
 
 def _learning(

@@ -1,6 +1,8 @@
 """A method of recovery, fitted to one capability: its response, and how else the data might have fallen."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -67,6 +69,7 @@ def fit_all(masks: np.ndarray, observations: Mapping[str, Observations], fit_one
     for name, observed in observations.items():
         try:
             fits[name] = fit_one(masks, observed)
+            _require_variation(fits[name].scores)
         except CaplocError as error:
             raise CaplocError(f"{name}: {error}") from error
     return fits
@@ -142,24 +145,34 @@ class MaskFit:
         self.response = Response(np.zeros(1), fitted.standardized_[None], Link.LINEAR, scale)
 
     def refit(self, masks: np.ndarray) -> Self:
-        """Fit anew to some masks (indices) only."""
-        prompts = np.arange(len(self._observations.tokens))
-        return self._resampled(masks, prompts)
+        """Fit anew to some masks (indices) only; if they allow no fit, no head has an effect."""
+        return self._resampled(masks, np.arange(len(self._observations.tokens)))
 
     def replicate(self, rng: np.random.Generator) -> tuple[np.ndarray, Response]:
         """Fit to masks and prompts drawn with replacement; if they allow no fit, no head has an effect."""
         n_masks, n_prompts = self._observations.logprob.shape
         masks, prompts = rng.integers(n_masks, size=n_masks), rng.integers(n_prompts, size=n_prompts)
-        try:
-            fit = self._resampled(masks, prompts)
-        except CaplocError:
-            none = np.zeros_like(self.response.effects)
-            return none[0], Response(self.response.intact, none, Link.LINEAR, self.response.scale)
+        fit = self._resampled(masks, prompts)
         return fit.effects, fit.response
 
     def _resampled(self, masks: np.ndarray, prompts: np.ndarray) -> Self:
-        taken = self._observations.take(masks, prompts)
-        return type(self)(self._masks[masks], taken, self._estimator, self._score)
+        scored = ~np.isnan(self._observations.logprob[masks][:, prompts]).all(axis=1)
+        taken = self._observations.take(masks[scored], prompts)
+        try:
+            return type(self)(self._masks[masks[scored]], taken, self._estimator, self._score)
+        except CaplocError:
+            none = copy(self)
+            none.effects = np.zeros_like(self.effects)
+            none.response = replace(self.response, effects=np.zeros_like(self.response.effects))
+            return none
+
+
+def _require_variation(scores: np.ndarray) -> None:
+    if not np.ptp(scores) > 0:
+        raise CaplocError(
+            f"every one of the {len(scores)} masks has the same score, {scores[0]:g}: there is nothing to "
+            "recover; raise design.density"
+        )
 
 
 def mask_scores(observations: Observations, score: str) -> np.ndarray:

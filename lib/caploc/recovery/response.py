@@ -17,6 +17,12 @@ class Link(StrEnum):
     LINEAR = "linear"
     """Effects on the score itself, in standard deviations of the masks' scores."""
 
+    def drop(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Return the mean drop of the score, by sums with the prompts along the first axis."""
+        if self is Link.LOGISTIC:  # shares near 1 would lose their difference to rounding
+            return expit(-after).mean(axis=0) - expit(-before).mean(axis=0)
+        return self.score(before) - self.score(after)
+
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Return the mean score of the prompts, which lie along the first axis."""
         if self is Link.LOGISTIC:
@@ -49,12 +55,12 @@ class Response:
 
     def drop(self, heads: list[int]) -> float:
         """Return the expected drop of the score with some heads (flat indices) knocked out."""
-        return float(self.link.score(self.intact) - self.link.score(self._without(heads)))
+        return float(self.link.drop(self.intact, self._without(heads)))
 
     def drops_with(self, heads: list[int], candidates: np.ndarray) -> np.ndarray:
         """Return the expected drops with some heads and each candidate knocked out, [n_candidates]."""
         shifted = self._without(heads)[:, None] + self.effects[:, candidates]
-        return self.link.score(self.intact) - self.link.score(shifted)
+        return self.link.drop(self.intact, shifted)
 
     def _without(self, heads: list[int]) -> np.ndarray:
         return self.intact + self.effects[:, heads].sum(axis=1)
