@@ -12,7 +12,7 @@ counts as three.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated
@@ -27,11 +27,11 @@ from scipy.special import expit
 from sklearn.linear_model import Lasso
 
 from caploc.capabilities.manifest import rebuild
-from caploc.designs import sample_masks
+from caploc.designs import design_heads, design_table, sample_masks
 from caploc.files import BASELINE, CAPABILITIES, GRADIENTS, MODEL, read_json, read_table
 from caploc.heads import HeadGrid
 from caploc.localization import choose
-from caploc.measurement import Evaluation, Measurements, scores_table
+from caploc.measurement import Evaluation, Measurements, measure_masks
 from caploc.params import load_params
 from caploc.recovery.estimators import make_estimator
 from caploc.recovery.fits import BayesFit, Fit, MaskFit, fit_all
@@ -99,13 +99,8 @@ class Bench:
 
     def observe(self, masks: np.ndarray) -> dict[str, Observations]:
         """Measure every capability under some masks, and arrange the scores."""
-        rows = [tuple(np.flatnonzero(mask).tolist()) for mask in masks]
-        self.measure(rows, self.capabilities)
-        tables = {}
-        for name, capability in self.capabilities.items():
-            prompts = capability.splits["measure"]
-            scores = {i: self.measurements.scores(Evaluation(r, prompts)) for i, r in enumerate(rows)}
-            tables[name] = scores_table(scores, prompts)
+        prompts = {name: capability.splits["measure"] for name, capability in self.capabilities.items()}
+        tables = measure_masks(self.measurements, prompts, design_heads(design_table(masks)), "measure")
         return observe(tables, self.baseline, self.gradients)
 
     def random_masks(self, n_masks: int, seed: int) -> tuple[np.ndarray, dict[str, Observations]]:
@@ -163,7 +158,7 @@ def ours(bench: Bench, *, gradients: bool, objective: str, weight: float) -> Cal
         spent = GRADIENT_COST * bench.gradient_passes if gradients else 0
         masks, observations = bench.random_masks(evaluations - spent, seed)
         if not gradients:
-            observations = {name: _without_gradient(observed) for name, observed in observations.items()}
+            observations = {name: replace(seen, gradient=None) for name, seen in observations.items()}
         return bench.choose(fit_all(masks, observations, BayesFit), objective, weight)
 
     return find
@@ -455,17 +450,6 @@ def main(
     Console().print(table)
     by_budget = pd.DataFrame(covered).groupby("evaluations")[["covered", "correlation"]].mean()
     Console().print("90 % intervals against the exhaustive sweep:", by_budget.round(3).to_string(), sep="\n")
-
-
-def _without_gradient(observed: Observations) -> Observations:
-    return Observations(
-        observed.logprob,
-        observed.correct,
-        observed.margin,
-        observed.intact_logprob,
-        observed.intact_margin,
-        observed.tokens,
-    )
 
 
 if __name__ == "__main__":

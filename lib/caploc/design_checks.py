@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from caploc.designs import never_knocked_out
+
 
 @dataclass(frozen=True)
 class DesignDiagnostics:
@@ -44,7 +46,7 @@ def diagnose(masks: np.ndarray) -> DesignDiagnostics:
         least=int(times.min()),
         median=float(np.median(times)),
         most=int(times.max()),
-        never=int((times == 0).sum()),
+        never=never_knocked_out(masks),
         coherence=float(correlation.max(initial=0)),
         heads_a_mask=float(masks.sum(axis=1).mean()),
     )
@@ -113,7 +115,7 @@ def warnings(masks: np.ndarray, baseline: pd.DataFrame, gradients: pd.DataFrame)
         As :func:`caploc.gradients.gradients_table` has it; without rows nothing is predicted.
     """
     found = []
-    if never := int((~masks.any(axis=0)).sum()):
+    if never := never_knocked_out(masks):
         found.append(
             f"{never} of {masks.shape[1]} heads are in no mask, which tells nothing; raise design.masks"
         )
